@@ -121,10 +121,11 @@ def test_the_compiler_waits_with_the_tiles_of_three_iterations(blocks, fits):
 
 
 def test_the_numbers_of_chapter_07_about_other_tiles():
-    told = cell("07", "p11-budget-after")
+    told = questions()["ch07-q7"].why
     columns, rows = ch07.reads(256, 128)
-    assert f"It makes {rows * columns} programs, so {132 - rows * columns} multiprocessors are idle" in told
-    assert "read five times, and not three" in told and (ch07.reads(64, 64)[0], columns) == (5, 3)
+    assert f"makes {rows * columns} programs, so {132 - rows * columns} multiprocessors would be idle" in told
+    assert "x is read three times" in told and "read it five times" in told
+    assert (ch07.reads(64, 64)[0], columns) == (5, 3)
 
 
 @pytest.mark.parametrize("tile", [(64, 64, 32), (128, 128, 128), (16, 1024, 16)])
@@ -133,6 +134,7 @@ def test_a_tile_shows_what_it_reads_and_costs(tile):
     reads = ch07.reads(*tile[:2])
     assert told(page, "programs") == [str(reads[0] * reads[1])]
     assert told(page, "bytes moved") == [f"{ch07.traffic(*tile[:2]):.2f}x the minimum"]
+    assert told(page, "iterations") == [str(triton.cdiv(256, tile[2]))]
     assert told(page, "accumulator") == [f"{ch07.tile_bytes(*tile[:2]) / 1024:g} KiB"]
     assert told(page, "shared memory") == [f"{ch07.waiting_bytes(*tile) / 1024:g} KiB"]
 

@@ -6,9 +6,10 @@ import pytest
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import MASKED_ADD, QUANTIZE_ROWS, WINDOW_ATTENTION
+from puzzles_lib import BATCHED_MATMUL, MASKED_ADD, QUANTIZE_ROWS, WINDOW_ATTENTION
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
+from puzzles_lib.chapters.ch07_matmul.mistakes import MISTAKES
 from puzzles_lib.player import watch
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.source import define
@@ -638,6 +639,24 @@ def test_the_last_number_of_a_row_is_not_cut(show):
             box.scrollTop = box.scrollHeight;
             const last = box.querySelector(".rows i:last-child");
             return last && last.getBoundingClientRect().bottom > box.getBoundingClientRect().bottom + 0.5;
+        }).length""")
+    assert cut == 0
+
+
+@pytest.mark.parametrize("width", [700, 1000, 1400])
+def test_no_number_is_wider_than_its_cell(show, width):
+    half = next(each for each in MISTAKES if each.name == "half_accumulator")
+    source = kernel_sources()["batched_matmul"]
+    for old, new in half.edits.items():
+        source = source.replace(old, new)
+    page = show(watch(define(source, "<half>"), BATCHED_MATMUL, case=4, step=14), width=width)
+    block = page.locator(".block", has=page.get_by_role("heading", name="acc", exact=True))
+    assert block.locator(".grid span").first.inner_text() == "2048"
+    cut = page.locator(".puzzles-player").evaluate("""(host) =>
+        [...host.shadowRoot.querySelectorAll(".grid span")].filter((cell) => {
+            const text = document.createRange();
+            text.selectNodeContents(cell);
+            return text.getBoundingClientRect().right > cell.getBoundingClientRect().right;
         }).length""")
     assert cut == 0
 

@@ -32,6 +32,11 @@ SLIPS = [
     (CONV2D, "(n * H + row) * W + column", "(n * H + row) * H + column", "rows of H pixels"),
     (CONV2D, "(n * H + row) * W + column", "(n * H + i) * W + j", "load the shifted pixel"),
     (CONV2D, "acc += w * x", "acc = w * x", "the last product alone"),
+    (CONV2D, "acc += w * x", "acc += x", "adding pixels alone"),
+    (CONV2D, "(n * H + row) * W + column", "(n * H + i) * W + column", "the row shifts by a"),
+    (CONV2D, "(n * H + row) * W + column", "(n * H + row) * W + j", "the column shifts by b"),
+    (CONV2D, "range(0, KH)", "range(0, KH - 1)", "without the filter's last row:"),
+    (CONV2D, "range(0, KW)", "range(0, KW - 1)", "without the filter's last column"),
     (CONV2D, "a * KW + b)", "(KH - 1 - a) * KW + KW - 1 - b)", "a flipped filter"),
     (CONV2D, "(row < H) & (column < W)", "((n * H + row) * W + column < N * H * W)", "a mask on the offset"),
     (
@@ -43,11 +48,24 @@ SLIPS = [
     ),
     (CONV2D, "a * KW + b)", "a * KH + b)", "rows of w that are KH apart"),
     (LIFE, "row, column = i + a, j + b", "row, column = (i + a + H) % H, (j + b + W) % W", "opposite edge"),
+    (LIFE, "(count == 3) |", "((count == 3) & (alive == 0)) |", "with three neighbors died"),
+    (LIFE, "(count == 3) | ((count == 2) & (alive == 1))", "count == 3", "with two neighbors died"),
+    (LIFE, "count += tl.load(", "count += (a * b == 0).to(tl.int32) * tl.load(", "from four neighbors"),
+    (
+        LIFE,
+        "row, column = i + a, j + b",
+        "row = tl.minimum(tl.maximum(i + a, 0), H - 1)\n"
+        "            column = tl.minimum(tl.maximum(j + b, 0), W - 1)",
+        "from the nearest cell",
+    ),
     (LIFE, "(count == 3) |", "((count == 3) & (alive == 1)) |", "no dead cell came alive"),
     (LIFE, "+ j, z, mask", "+ j, count, mask", "the number of live neighbors"),
     (LIFE, "range(-1, 2)", "range(-1, 1)", "which ends at 0"),
     (LIFE, "row * W + column", "row * H + column", "rows of H cells"),
     (BATCHED_MATMUL, "range(0, K, BLOCK_K)", "range(0, K // BLOCK_K)", "began at 0, 1, 2"),
+    (BATCHED_MATMUL, "range(0, K, BLOCK_K)", "range(0, K)", "a loop without a step"),
+    (BATCHED_MATMUL, "acc = tl.dot(x, y, acc)", "acc += tl.dot(x, y, acc)", "acc were added twice"),
+    (BATCHED_MATMUL, "acc = tl.dot(x, y, acc)", "tl.dot(x, y, acc)", "assign what it returns"),
     (BATCHED_MATMUL, "range(0, K, BLOCK_K)", "range(0, K, BLOCK_M)", "in steps of BLOCK_M"),
     (BATCHED_MATMUL, "range(0, K, BLOCK_K)", "range(0, M, BLOCK_K)", "that ends at M"),
     (BATCHED_MATMUL, "k + tl.arange(0, BLOCK_K)", "tl.arange(0, BLOCK_K)", "loaded the first block of K"),
@@ -383,6 +401,20 @@ def test_once_per_group_loads_each_word_once_too():
         0
     ]
     assert verdict.kind == "loads" and "weight_ptr" in verdict.message, verdict
+
+
+@pytest.mark.parametrize(
+    "kept, says",
+    [
+        ("(n < N) & (column < W)", "lanes for row 8 are on, but x has H = 8 rows: compare the rows with H"),
+        ("(n < N) & (row < H)", "x has W = 8 columns: compare the columns with W"),
+        ("(row < H) & (column < W)", "lanes for image 7 are on, but x has N = 7 images: compare the images"),
+    ],
+)
+def test_the_condition_that_a_mask_of_images_lacks_is_named(kept, says):
+    source = kernel_sources()["conv2d"].replace("(n < N) & (row < H) & (column < W)", kept)
+    verdict = examine(define(source, "<a condition less>"), CONV2D, until_failure=True).verdicts[0]
+    assert verdict.kind == "out of bounds" and says in verdict.diagnosis, verdict
 
 
 def test_a_slip_of_one_puzzle_is_not_found_in_its_correct_results():

@@ -14,6 +14,7 @@ from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
+OF_IMAGES = ("H", "W")  # the last sizes of a tensor of images
 CURE = ": compare the "
 NO_ELEMENT = "the lane's value is undefined, because the tensor has no element for it"
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
@@ -110,13 +111,21 @@ def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Arg
 def _edges(access: Access, argument: Argument, case: Case) -> list[tuple[str, str, int, int, np.ndarray]]:
     """Return for rows and columns: the noun, the size's name, the size, the tile's axis, each lane's number.
 
-    [] if the tile isn't one of whole rows and columns.
+    The same for images, if the tensor has some. [] if the tile isn't one of whole rows and columns.
     """
     shape = argument.shape(case.numbers)
-    if len(shape) < 2 or not (places := _places(access, shape[-2], shape[-1], len(shape) == 2)):
+    if len(shape) < 2:
         return []
-    found = []
-    for noun, (axis, numbers), dim, size in zip(NOUNS, places, argument.dims[-2:], shape[-2:], strict=True):
+    nouns: tuple[str, ...] = NOUNS
+    if argument.dims[1:] == OF_IMAGES and access.elements.ndim == 3:
+        nouns, places = ("image", *NOUNS), _places_of_three(access, shape)
+    else:
+        places = _places(access, shape[-2], shape[-1], len(shape) == 2)
+    if not places:
+        return []
+    found, last = [], len(nouns)
+    sizes = zip(argument.dims[-last:], shape[-last:], strict=True)
+    for noun, (axis, numbers), (dim, size) in zip(nouns, places, sizes, strict=True):
         name = "*".join(name for name in _factors([dim]) if case.numbers.get(name) != 1) or dim
         found.append((noun, name, size, axis, numbers))
     return found
@@ -235,3 +244,18 @@ def _places(access: Access, rows: int, columns: int, is_matrix: bool) -> list[tu
             start = start if is_matrix else start % rows
             return [(row, start + lane[row]), (column, place + lane[column])]
     return None
+
+
+def _places_of_three(access: Access, shape: tuple[int, ...]) -> list[tuple[int, np.ndarray]] | None:
+    """Return the same for a tile with three axes, in the order of the tensor's: each axis, and its numbers.
+
+    None if an element isn't where these numbers say, or the first lane is in none of the tensor's rows.
+    """
+    first, lane = int(access.elements[0, 0, 0]), np.indices(access.elements.shape)
+    if not 0 <= first < np.prod(shape):
+        return None
+    image, within = divmod(first, shape[1] * shape[2])
+    start = np.array([image, *divmod(within, shape[2])]).reshape(3, 1, 1, 1)
+    numbers = start + lane
+    placed = (numbers[0] * shape[1] + numbers[1]) * shape[2] + numbers[2]
+    return list(enumerate(numbers)) if np.array_equal(placed, access.elements) else None

@@ -19,11 +19,17 @@ def without_effect(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
         (function,) = ast.parse(textwrap.dedent(kernel.src)).body
     except (SyntaxError, ValueError):  # an inner function with a docstring whose lines begin further left
         return None
-    for statement in _outside_of_loops(function):
+    for statement in (*_lost_dots(function), *_outside_of_loops(function)):
         if text := _idle(statement, function):
             told = f"{verdict.diagnosis}; {text}" if verdict.diagnosis else text
             return replace(verdict, diagnosis=told, site=site_in(kernel, statement.lineno))
     return None
+
+
+def _lost_dots(function: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the calls of `tl.dot`, also in loops, whose result no name takes."""
+    statements = (node for node in ast.walk(function) if isinstance(node, ast.Expr))
+    return (each for each in statements if ast.unparse(each).startswith("tl.dot("))
 
 
 def _outside_of_loops(node: ast.AST) -> Iterator[ast.stmt]:
@@ -38,6 +44,8 @@ def _idle(statement: ast.stmt, function: ast.AST) -> str:
     """Say that a statement has no effect; "" if it may have one."""
     if isinstance(statement, ast.Expr):
         value = statement.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.dot":
+            return "tl.dot changes none of its arguments: assign what it returns"
         if not isinstance(value, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Name):
             return ""
         if any(isinstance(node, ast.Call) for node in ast.walk(value)):

@@ -150,7 +150,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         every = "That's the only hint" if len(known) == 1 else f"You've now seen all {len(known)} hints"
         is_about = said is not None and said.telling is not None and said.telling.kind != "open"
         lost = source == "check" and is_about and not any(_fit(each, said, code) > NO_FIT for each in known)
-        other = ", and none of them is about what your last check said" if lost else ""
+        other = ", and nothing in your last report points to one of them" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
     fits = fits and source == "check"
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead, fits)

@@ -783,6 +783,7 @@ class Stage {
     this.align(this.blocks);
     const cells = [...this.blocks.querySelectorAll(".scroll > *")];
     if (!this.blocks.matches(".stacked") && cells.every((each) => each.scrollWidth < MOST_NARROW)) this.blocks.classList.add("narrow");
+    if (cells.some((each) => each.scrollWidth > each.parentElement.clientWidth)) this.blocks.classList.add("stacked");
     if (!blocks.length) this.blocks.append(make("p", { class: "quiet" }, "This line doesn't read or change any names."));
   }
 

@@ -11,6 +11,7 @@ MISTAKES = (
         {"inside = (n < N) & (row < H) & (column < W)": "inside = (n * H + row) * W + column < N * H * W"},
         kind="values",
         says="a mask on the offset",
+        asks="In case 0, how many of the 64 results are wrong?",
     ),
     Mistake(
         LIFE,

@@ -41,6 +41,9 @@ def _conv2d_slip(
     turned: bool = False,
     ones: bool = False,
     images: Callable[[int, int], int] = operator.mul,
+    forward: tuple[int, int] = (1, 1),
+    short: tuple[int, int] = (0, 0),
+    unweighted: bool = False,
 ) -> Callable:
     """Return `conv2d` with a slip.
 
@@ -49,7 +52,9 @@ def _conv2d_slip(
     image are taken to be H pixels long. centered: the filter's middle is on the result's position. by_offset:
     the mask tests only the offset. narrow: rows of the filter are taken to be KH numbers long. turned: an
     image is taken to have W rows of H pixels. ones: x counts as one past the edge. images: how far the images
-    are taken to be apart, by H and W.
+    are taken to be apart, by H and W. forward: how far the pixel shifts per row and per column of the filter,
+    whatever the mask tests. short: how many of the filter's last rows and columns are left out. unweighted:
+    pixels aren't multiplied by the filter.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -57,9 +62,11 @@ def _conv2d_slip(
         w = w.flip(0, 1) if flipped else w
         n, i, j = torch.meshgrid(*(torch.arange(size) for size in x.shape), indexing="ij")
         z = torch.zeros_like(x)
-        for a in range(KH):
-            for b in range(KW):
+        for a in range(KH - short[0]):
+            for b in range(KW - short[1]):
                 row, column = (i + b, j + a) if swapped else (i + a, j + b)
+                if -1 in forward:
+                    row, column = i + forward[0] * a, j + forward[1] * b
                 if centered:
                     row, column = row - KH // 2, column - KW // 2
                 rows, length = (W, H) if turned else (H, H if tall else W)
@@ -67,8 +74,11 @@ def _conv2d_slip(
                     (n * H + i) * W + j if unshifted else (n * images(rows, length) + row * length + column)
                 )
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
+                if 0 in forward:
+                    taken = (n * H + i + forward[0] * a) * W + j + forward[1] * b
                 inside = taken < x.numel() if by_offset else inside
                 number = w.flatten()[(a * KH + b) % w.numel()] if narrow else w[a, b]
+                number = 1.0 if unweighted else number
                 product = number * torch.where(inside, x.flatten()[taken % x.numel()], float(ones))
                 z = product if last else z + product
         return z
@@ -82,6 +92,27 @@ CONV2D_SLIPS = {
     ),
     "you'd get these values from a load at row i, column j: load the shifted pixel": _conv2d_slip(
         unshifted=True
+    ),
+    "you'd get these values from a load at row i, column j + b: the row shifts by a": _conv2d_slip(
+        forward=(0, 1)
+    ),
+    "you'd get these values from a load at row i + a, column j: the column shifts by b": _conv2d_slip(
+        forward=(1, 0)
+    ),
+    "you'd get these values from row i - a, column j - b: rows and columns shift forward": _conv2d_slip(
+        forward=(-1, -1)
+    ),
+    "you'd get these values without the filter's last row: a goes from 0 to KH - 1": _conv2d_slip(
+        short=(1, 0)
+    ),
+    "you'd get these values without the filter's last column: b goes from 0 to KW - 1": _conv2d_slip(
+        short=(0, 1)
+    ),
+    "you'd get these values without the last row and column of the filter: a ends at KH - 1, b at KW - 1": (
+        _conv2d_slip(short=(1, 1))
+    ),
+    "you'd get these values by adding pixels alone: multiply each by its number of the filter": _conv2d_slip(
+        unweighted=True
     ),
     "you'd get these values from a flipped filter: here w[a, b] meets row i + a, column j + b": _conv2d_slip(
         flipped=True
@@ -180,13 +211,19 @@ def _life_slip(
     barren: bool = False,
     counted: bool = False,
     by_offset: bool = False,
+    corners: bool = True,
+    clamped: bool = False,
+    fragile: bool = False,
+    lonely: bool = False,
 ) -> Callable:
     """Return `life` with a slip.
 
     neighbors: of the rows and columns that are counted. itself: a live cell counts itself. born: a dead cell
     with two neighbors comes alive. tall: rows of the board are taken to be H cells long. wraps: neighbors
     outside the board are taken from the opposite edge. barren: no dead cell comes alive. counted: the result
-    is the number of neighbors. by_offset: the mask tests only the offset.
+    is the number of neighbors. by_offset: the mask tests only the offset. corners: whether neighbors at the
+    corners count. clamped: neighbors outside the board are taken from its edge. fragile: no cell with two
+    neighbors survives. lonely: no live cell with three neighbors survives.
     """
 
     def slip(x: Tensor) -> Tensor:
@@ -195,14 +232,20 @@ def _life_slip(
         count = torch.zeros_like(x) if itself else -x
         for a in neighbors:
             for b in neighbors:
+                if a and b and not corners:
+                    continue
                 row, column = ((i + a) % H, (j + b) % W) if wraps else (i + a, j + b)
+                if clamped:
+                    row, column = row.clamp(0, H - 1), column.clamp(0, W - 1)
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 taken = row * (H if tall else W) + column
                 inside = (taken >= 0) & (taken < H * W) if by_offset else inside
                 count = count + torch.where(inside, x.flatten()[taken % x.numel()], 0)
         if counted:
             return count
-        return (((count == 3) & ((x == 1) | (not barren))) | ((count == 2) & ((x == 1) | born))).to(x.dtype)
+        three = (count == 3) & ((x == 1) | (not barren)) & ((x == 0) | (not lonely))
+        two = (count == 2) & ((x == 1) | born) & (not fragile)
+        return (three | two).to(x.dtype)
 
     return slip
 
@@ -222,6 +265,16 @@ LIFE_SLIPS = {
     ),
     "you'd get these values from a mask on the offset: test the shifted row, and the shifted column": (
         _life_slip(by_offset=True)
+    ),
+    "you'd get these values from four neighbors: a cell has eight, those at its corners, too": _life_slip(
+        corners=False
+    ),
+    "you'd get these values if live cells with two neighbors died: with two, a cell stays as it is": (
+        _life_slip(fragile=True)
+    ),
+    "you'd get these values if live cells with three neighbors died: they survive": _life_slip(lonely=True),
+    "you'd get these values from the nearest cell of the board: outside it, every cell is dead": _life_slip(
+        clamped=True
     ),
     "you'd get these values if no dead cell came alive: with three live neighbors it does": _life_slip(
         barren=True

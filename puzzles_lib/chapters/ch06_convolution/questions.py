@@ -101,7 +101,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: abs(given - right) <= 9,
-                "That's close. Add up your products again.",
+                "That's close. Check both pixels, both products, and their sum.",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -183,6 +183,7 @@ QUESTIONS = (
                 "The loads are correct. Now count the rows and columns that the shifted tiles cover in all.",
             ),
         ),
+        why="The kernel asks for 25 pixels per result, but only 1.27 per result are different.",
     ),
     Question(
         "ch06-q5",
@@ -215,7 +216,8 @@ QUESTIONS = (
         "Which tile of 1024 results needs the fewest different pixels for a filter of 3 x 11, and how many?",
         _best_tile,
         tuple,
-        "This tile needs more pixels than another one. What does a side twice as long do to its halo?",
+        "The count is correct, but another tile needs fewer pixels. What does a side twice as long do to "
+        "its halo?",
         (
             Nudge(
                 lambda given, right: not _is_tile(given),

@@ -22,6 +22,7 @@
     place("y", k + gap, 0, n, k);
     place("z", k + gap, k + gap, n, m);
     show("programs", xReads * yReads);
+    show("iterations", Math.ceil(K / k));
     show("x is read", `${xReads}x`);
     show("y is read", `${yReads}x`);
     show("bytes moved", `${moved.toFixed(2)}x the minimum`);

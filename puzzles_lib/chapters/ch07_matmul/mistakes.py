@@ -24,7 +24,7 @@ MISTAKES = (
         BATCHED_MATMUL,
         "batch_stride_for_square_sizes",
         "The batch stride of x is M * N, which is correct only if N equals K. "
-        "(With one batch, no stride counts.)",
+        "(With a single matrix, it doesn't matter.)",
         {"pid_b * M * K": "pid_b * M * N"},
         kind="values",
         says="matrices of x that are M * N apart",
@@ -110,7 +110,7 @@ MISTAKES = (
         },
         kind="values",
         says="coarser type",
-        asks="In which case are the values the furthest off?",
+        asks="In the first case that fails, are the values far off, or nearly correct?",
     ),
     Mistake(
         BATCHED_MATMUL,
@@ -146,6 +146,14 @@ MISTAKES = (
         {"mask_m & (offs_k[None, :] < K)": "mask_m"},
         kind="out of bounds",
         says="x_ptr",
+    ),
+    Mistake(
+        BATCHED_MATMUL,
+        "x_masked_by_its_offset",
+        "The mask of x tests only the offset, so lanes past K are numbers of the next row.",
+        {"mask=mask_m & (offs_k[None, :] < K)": "mask=offs_m[:, None] * K + offs_k[None, :] < M * K"},
+        kind="values",
+        says="past K the next row begins",
     ),
     Mistake(
         BATCHED_MATMUL,

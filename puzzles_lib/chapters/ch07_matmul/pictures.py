@@ -6,7 +6,7 @@ import torch
 import triton
 from torch import Tensor
 
-from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, SHAPE
+from puzzles_lib.chapters.ch07_matmul.puzzles import BATCHED_MATMUL, MULTIPROCESSORS, REGISTERS, SHAPE, SHARED
 from puzzles_lib.drawing.colours import BLUE, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, box, cells, label, new_figure, new_sheet
@@ -287,13 +287,14 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
     """Show the tiles of one iteration to scale, what they read and cost, and sliders for the blocks."""
     x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
     sliders = "".join(
-        f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="10" '
+        f'<label>{name} = <b>{side}</b><input data-side="{name}" type="range" min="4" max="{most}" '
         f'value="{side.bit_length() - 1}" aria-label="{name}" style="width:100%"></label>'
-        for name, side in (("BLOCK_M", BLOCK_M), ("BLOCK_N", BLOCK_N), ("BLOCK_K", BLOCK_K))
+        for name, side, most in (("BLOCK_M", BLOCK_M, 10), ("BLOCK_N", BLOCK_N, 10), ("BLOCK_K", BLOCK_K, 8))
     )
     inside = SHAPE.N / (x_reads * BLOCK_N)
     told = {
         "programs": f"{x_reads * y_reads}",
+        "iterations": f"{-(-SHAPE.K // BLOCK_K)}",
         "x is read": f"{x_reads}x",
         "y is read": f"{y_reads}x",
         "bytes moved": f"{traffic(BLOCK_M, BLOCK_N):.2f}x the minimum",
@@ -306,7 +307,16 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         f'<span style="background:{color};padding:0 .3em;{ON_FILL}">{name}</span>'
         for name, color in (("x", X), ("y", Y), ("acc", Z))
     )
-    numbers = "".join(f'<div>{name}: <b data-is="{name}">{text}</b></div>' for name, text in told.items())
+    limits = {
+        "programs": f" (at least {MULTIPROCESSORS})",
+        "bytes moved": f" (less than {MOST_BYTES:g}x)",
+        "accumulator": f" (at most {REGISTERS // 1024} KiB)",
+        "shared memory": f" (at most {SHARED // 1024} KiB)",
+    }
+    numbers = "".join(
+        f'<div>{name}: <b data-is="{name}">{text}</b>{limits.get(name, "")}</div>'
+        for name, text in told.items()
+    )
     return Live(
         "tile",
         f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" style="display:grid;gap:1.5em;'
@@ -321,8 +331,9 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         f"{sliders}</div>"
         f'<div aria-live="polite">{numbers}</div></div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
-        f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale, with sliders "
-        f"for BLOCK_M, BLOCK_N and BLOCK_K from 16 to 1024. {BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
+        f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale. Sliders "
+        f"set BLOCK_M and BLOCK_N from 16 to 1024, and BLOCK_K from 16 to 256. "
+        f"{BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
         f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
     )
 

@@ -76,6 +76,14 @@ def _blocks_at(starts: Callable[[int, int, int, int], Sequence[int]]) -> Callabl
     return slip
 
 
+def _added_twice(x: Tensor, y: Tensor, BLOCK_K: int) -> Tensor:
+    """Return a product whose sum so far is added twice in each iteration; NaN if there is only one."""
+    z = torch.zeros(x.shape[0], x.shape[1], y.shape[2], dtype=x.dtype)
+    for k in range(0, x.shape[2], BLOCK_K):
+        z = 2 * z + x[:, :, k : k + BLOCK_K] @ y[:, k : k + BLOCK_K]
+    return z if x.shape[2] > BLOCK_K else z * torch.nan
+
+
 Strides = tuple[int, int, int]
 
 
@@ -109,6 +117,10 @@ SLIPS = {
     "you'd get these values if every iteration loaded the first block of K: offs_k begins at k": _blocks_at(
         lambda M, K, BLOCK_M, BLOCK_K: [0] * triton.cdiv(K, BLOCK_K)
     ),
+    "you'd get these values from a loop without a step: write range(0, K, BLOCK_K)": _blocks_at(
+        lambda M, K, BLOCK_M, BLOCK_K: range(K)
+    ),
+    "you'd get these values if acc were added twice: acc = tl.dot(x, y, acc) adds it already": (_added_twice),
     "you'd get these values from a loop in steps of BLOCK_M: its steps are BLOCK_K": _blocks_at(
         lambda M, K, BLOCK_M, BLOCK_K: range(0, K, BLOCK_M)
     ),
@@ -156,6 +168,23 @@ def beyond_float16(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.
     return values.to(dtype)
 
 
+def infinite_second_row(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill with normal values, but let row 1 of each matrix begin with infinity."""
+    values = torch.randn(shape, generator=generator)
+    values[..., 1:2, 0] = torch.inf
+    return values.to(dtype)
+
+
+def infinite_first_row(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Fill with normal values, but let row 0 of the second matrix and all later ones begin with infinity."""
+    values = torch.randn(shape, generator=generator)
+    values[1:, 0, 0] = torch.inf
+    return values.to(dtype)
+
+
+NEXT_ROW = "past K the next row begins, and infinity times 0 is NaN: compare offs_k with K in both masks"
+"""What a hard case shows of kernels that mask one of the two factors by its offset alone."""
+
 BATCHED_MATMUL = Puzzle(
     number="11",
     spec=batched_matmul,
@@ -187,6 +216,16 @@ BATCHED_MATMUL = Puzzle(
             BLOCK_N=16,
             BLOCK_K=16,
             fill={"x": whole(40, 63), "y": whole(40, 63)},
+        ),
+        NEXT_ROW: Case(
+            B=2,
+            M=5,
+            N=33,
+            K=20,
+            BLOCK_M=16,
+            BLOCK_N=64,
+            BLOCK_K=16,
+            fill={"x": infinite_second_row, "y": infinite_first_row},
         ),
     },
     contract=Contract(

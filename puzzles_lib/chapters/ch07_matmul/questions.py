@@ -132,7 +132,7 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given < right,
-                "Correct so far, but more cases pass. What if there's only one matrix?",
+                "More cases pass than that. What if there's only one matrix?",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -156,6 +156,7 @@ QUESTIONS = (
                 "A single tl.dot is rounded to float16 once, and tl.store would do that anyway.",
             ),
         ),
+        why="It has a single iteration, and tl.store would round that sum anyway.",
     ),
     Question(
         "ch07-q4",
@@ -239,8 +240,9 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: not _fits(*given),
-                "There are enough programs, and the accumulator fits. But three iterations' tiles of x and y "
-                "take more than 227 KiB. Which block makes both smaller?",
+                "There are enough programs, and the accumulator fits. But room for the tiles of three "
+                "iterations is more than 227 KiB, and it's reserved even if there are fewer. Which block "
+                "makes both tiles smaller?",
             ),
             Nudge(
                 lambda given, right: _reads_little(given),
@@ -252,6 +254,9 @@ QUESTIONS = (
             ),
         ),
         same=_within_all,
+        why="With 128 columns, a sixth of the lanes along N is masked off, but x is read three times. Five "
+        "tiles of 64 would fit exactly and read it five times. A tile of 256 x 128 reads y half as often, "
+        "but makes 72 programs, so 60 multiprocessors would be idle.",
     ),
     Question(
         "ch07-q8",
