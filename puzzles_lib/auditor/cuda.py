@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import triton
 from torch._ops import OperatorBase, OpOverload, OpOverloadPacket
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, redispatch_function
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils import _pytree as pytree
 from triton.runtime import driver
 
@@ -102,6 +102,8 @@ def not_on_gpu(launch: Launch) -> str:
     return next((name for name, tensor in every if tensor.numel() and _modes[-1].keeps(tensor)), "")
 
 
+# Before torch 2.13, an operator that is written in Python sees tensors on the CPU.
+_REDISPATCH: Any = getattr(torch.overrides, "redispatch_function", None)
 _RUN_BACKWARD = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 _PUSH_HOOKS = torch._C._autograd._push_saved_tensors_default_hooks
 
@@ -461,9 +463,9 @@ class OnGPU(TorchFunctionMode):
         is_pinned = kwargs.get("pin_memory", False)
         if "pin_memory" in kwargs:
             kwargs = {**kwargs, "pin_memory": False}
-        if isinstance(func, OperatorBase | OpOverloadPacket):  # perhaps the user's own, written in Python
+        if _REDISPATCH and isinstance(func, OperatorBase | OpOverloadPacket):  # perhaps the user's own
             with self:
-                result = redispatch_function(func, types, args, kwargs)
+                result = _REDISPATCH(func, types, args, kwargs)
         else:
             result = func(*args, **kwargs)
         if asked is not None and not isinstance(func, OpOverload):  # torch itself asks for the true device
