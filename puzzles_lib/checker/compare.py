@@ -164,6 +164,7 @@ def slip_so_far(
 
     written: which elements of each result were stored, flat. Without a wrong one among them, nothing is said.
     """
+    outputs = {name: got for name, got in outputs.items() if name in written}
     stored = {name: torch.as_tensor(written[name]).reshape(got.shape) for name, got in outputs.items()}
 
     def all_fit(wanted: Mapping[str, torch.Tensor]) -> bool:

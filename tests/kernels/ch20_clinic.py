@@ -174,7 +174,7 @@ WRONG = [
     Wrong(ATTENDED, never_moved, "values", "wrong values in base: 3 of 3"),
     Wrong(ATTENDED, always_moved, "values", "moves with each larger block"),
     Wrong(ATTENDED, rounded_threshold, "values", "so large that adding 8 rounds"),
-    Wrong(ATTENDED, moved_on_all_the_same, "values", "z["),
+    Wrong(ATTENDED, moved_on_all_the_same, "values", "base[0]"),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
     Wrong(KEPT_SCORES, starts_at_zero, "values", "the number subtracted from them is too large"),
