@@ -611,7 +611,7 @@ def test_a_race_is_kept_for_hint_and_progress(state_dir, monkeypatch):
     assert told.number == 2 and "Still stuck? hint(rung) shows hint 4." in str(told)
     raced("tl.dot(x, dy, acc)", "tl.dot(x, dy)")
     told = hint(rung)
-    assert told.number == 3 and "Hint 3 fits your last race best, but you've seen it" in str(told)
+    assert told.number == 3 and "You've seen hint 3, but it fits your last race best" in str(told)
     assert racing.race(rung).ok and state() == "solved"
     told = hint(rung)
     assert told.hint is None and "you need no hint. hint(rung, 1) shows the first one anyway" in str(told)
