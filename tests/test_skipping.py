@@ -77,7 +77,46 @@ def nested(x_ptr, z_ptr, n, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(z_ptr + at * stride + i, total)
 
 
-KERNELS = [by_number, by_pointer, by_offset, by_codes, in_passes]
+@triton.jit
+def by_float(x_ptr, z_ptr, n, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """The row is counted in a float, which an address depends on."""
+    i = tl.arange(0, BLOCK)
+    row = 0.0
+    for _ in range(0, n):
+        at = row.to(tl.int64) * stride if WIDE else row.to(tl.int32) * stride
+        tl.store(z_ptr + at + i, tl.load(x_ptr + at + i))
+        row += 1.0
+
+
+@triton.jit
+def largest(a, b):
+    return tl.maximum(a, tl.max(b, 0))
+
+
+@triton.jit
+def by_maximum(x_ptr, z_ptr, n, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """What is carried moves by no step, and goes through functions, but is only stored."""
+    i = tl.arange(0, BLOCK)
+    most = float("-inf")
+    for row in range(0, n):
+        at = row.to(tl.int64) * stride if WIDE else row * stride
+        most = largest(most, tl.load(x_ptr + at + i))
+    tl.store(z_ptr + i, most)
+
+
+@triton.jit
+def by_sums(x_ptr, z_ptr, n, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of an inner loop is carried by the outer one, too."""
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for part in range(0, 2):
+        for row in range(0, n):
+            at = row.to(tl.int64) * stride if WIDE else row * stride
+            total += part * tl.load(x_ptr + at + i)
+    tl.store(z_ptr + i, total)
+
+
+KERNELS = [by_sums, by_maximum, by_number, by_pointer, by_offset, by_codes, in_passes]
 
 
 def ran(kernel, n, wide, monkeypatch=None):
@@ -111,6 +150,10 @@ def test_the_fault_is_what_all_iterations_show(kernel, wide, monkeypatch):
 def test_loops_in_loops_are_short(wide):
     ended = ran(nested, TURNS, wide)
     assert (ended.stop is None) is wide and ended.bytes_moved < 2e5
+
+
+def test_all_iterations_run_if_an_address_depends_on_a_float():
+    assert ran(by_float, TURNS, True).stop is None and ran(by_float, TURNS, False).stop.kind == "true size"
 
 
 def test_an_integer_leaves_its_dtype_in_an_iteration_that_runs(monkeypatch):

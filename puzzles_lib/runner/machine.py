@@ -396,8 +396,14 @@ def run_for(machine: Machine, step: Step, lower: Lanes, upper: Lanes, by: Lanes,
         index = Lanes(np.array([numbers[number]]).astype(storage), row)
         return machine.body(code, [index, *state])
 
+    def is_data(place: int) -> bool:
+        step.kept = step.kept or {}
+        if place not in step.kept:
+            step.kept[place] = skipping.is_data(step.op, place, machine.module)
+        return step.kept[place]
+
     if memory.skipped and len(numbers) > skipping.MANY:
-        return tuple(skipping.run(step.op, len(numbers), turn, carried, memory.skipped))
+        return tuple(skipping.run(len(numbers), turn, carried, memory.skipped, is_data))
     state: Given = carried
     for number in range(len(numbers)):
         state = turn(number, state)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from puzzles_lib.runner.lanes import NARROW_INTEGERS, BlockPointer, Lanes
-from puzzles_lib.translator.ir import Operation, Value
+from puzzles_lib.translator.ir import Function, Module, Operation, Value
 
 MANY = 32  # iterations; shorter loops run whole
 FIRST, MIDDLE, LAST = 4, 2, 4
@@ -21,22 +21,30 @@ FIRST, MIDDLE, LAST = 4, 2, 4
 State = Sequence[Any]
 Turn = Callable[[int, State], State]
 
-_COMPUTES = ("arith.", "math.", "tt.broadcast", "tt.dot", "tt.expand_dims", "tt.fp_to_fp", "tt.reduce",
-             "tt.reshape", "tt.splat", "tt.trans")  # fmt: skip
+_COMPUTES = ("arith.", "math.", "tt.broadcast", "tt.cat", "tt.clampf", "tt.dot", "tt.expand_dims",
+             "tt.extern_elementwise", "tt.fp_to_fp", "tt.join", "tt.mulhiui", "tt.precise_", "tt.reduce",
+             "tt.reshape", "tt.scan", "tt.splat", "tt.split", "tt.trans", "tt.unsplat",
+             "ub.poison")  # fmt: skip
 _MOVES_DATA = ("tt.store", "tt.atomic_rmw")  # with the data as operand 1
 
 
-def run(loop: Operation, count: int, turn: Turn, carried: State, skipped: Callable[[], None]) -> State:
+def run(
+    count: int,
+    turn: Turn,
+    carried: State,
+    skipped: Callable[[], None],
+    is_data: Callable[[int], bool],
+) -> State:
     """Return what a loop of ``count`` iterations leaves.
 
     turn: runs an iteration, given its number and what is carried to it. skipped: called before iterations are
-    left out.
+    left out. is_data: whether no access depends on a carried value, given its place; see `is_data`.
     """
     states = [carried]
     for number in range(FIRST):
         states.append(turn(number, states[-1]))
     state, done = states[-1], FIRST
-    steps = _steps(loop, *states[-3:])
+    steps = _steps(is_data, *states[-3:])
     if steps is not None:
         skipped()
         middle = (count - MIDDLE) // 2
@@ -56,7 +64,7 @@ def _parts(value: Any) -> tuple[Lanes, ...]:
     return (value,) if isinstance(value, Lanes) else ()
 
 
-def _steps(loop: Operation, *states: State) -> list[list[np.ndarray | None]] | None:
+def _steps(is_data: Callable[[int], bool], *states: State) -> list[list[np.ndarray | None]] | None:
     """Return by what each part of each carried value moves; None for one that keeps its value.
 
     None instead of the list if something moves that can't be computed. states: before three iterations.
@@ -65,7 +73,7 @@ def _steps(loop: Operation, *states: State) -> list[list[np.ndarray | None]] | N
     for place, values in enumerate(zip(*states, strict=True)):
         steps = [_step(*parts) for parts in zip(*map(_parts, values), strict=True)]
         if any(step is NotImplemented for step in steps):
-            if not _is_data(loop, place):
+            if not is_data(place):
                 return None
             steps = [None] * len(steps)
         found.append(steps)
@@ -73,11 +81,10 @@ def _steps(loop: Operation, *states: State) -> list[list[np.ndarray | None]] | N
 
 
 def _step(first: Lanes, second: Lanes, third: Lanes) -> Any:
-    """Return by what an integer moves in an iteration; None for a float; NotImplemented if that varies."""
-    if first.data.dtype.kind not in "iub" or first.row.is_float:
-        return None
-    if first.data.dtype.kind == "b":
-        return None if np.array_equal(second.data, third.data) else NotImplemented
+    """Return by what an integer moves in an iteration; None for what stays; NotImplemented for the rest."""
+    if first.data.dtype.kind not in "iu" or first.row.is_float:
+        stays = np.array_equal(first.data, second.data) and np.array_equal(second.data, third.data)
+        return None if stays else NotImplemented
     before, after = second.data - first.data, third.data - second.data  # of addresses, modulo 2^64
     same = before.shape == after.shape and np.array_equal(before, after)
     return after if same else NotImplemented
@@ -116,9 +123,10 @@ def _crossings(state: State, steps: list[list[np.ndarray | None]], done: int, be
                 yield number
 
 
-def _is_data(loop: Operation, place: int) -> bool:
-    """Return whether a carried value is only computed with and stored, so that no access depends on it."""
-    parents = {last: op for op in _within(loop) for region in op.regions for last in _lasts(region)}
+def is_data(loop: Operation, place: int, module: Module) -> bool:
+    """Return whether what a loop carries is only computed with and stored: no access depends on it."""
+    every = next(ops for ops in map(_all, module.functions.values()) if loop in ops)
+    parents = {last: op for op in every for region in op.regions for last in _lasts(region)}
     todo: list[Value] = [loop.regions[0].entry.arguments[1 + place], loop.results[place]]
     seen = set(todo)
     while todo:
@@ -135,13 +143,26 @@ def _is_data(loop: Operation, place: int) -> bool:
                 found = [each for n in places for each in (inside[n - 2], user.results[n - 3])]
             elif user.name in _MOVES_DATA and places == [1]:
                 pass
-            elif user.name.startswith(_COMPUTES):
+            elif _computes(user, module):
                 found = user.results
             else:
                 return False
             todo += [each for each in found if each not in seen]
             seen.update(found)
     return True
+
+
+def _computes(op: Operation, module: Module) -> bool:
+    """Return whether an operation only computes, as does a function without accesses and branches."""
+    if op.name != "tt.call":
+        return op.name.startswith(_COMPUTES)
+    function = module.functions[op.attributes["callee"].removeprefix("@").strip('"')]
+    return all(each.name == "tt.return" or _computes(each, module) for each in _all(function))
+
+
+def _all(function: Function) -> list[Operation]:
+    """Return all operations of a function, also those in regions."""
+    return [each for block in function.region.blocks for op in block.operations for each in _within(op)]
 
 
 def _within(op: Operation) -> Iterator[Operation]:
