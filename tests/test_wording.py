@@ -319,6 +319,10 @@ ROWS = {
         "r = tl.histogram(x, 8)",
         "counts int32 and uint32, but x is float32: use tl.histogram(x.to(tl.int32),",
     ),
+    r"^histogram with (-?\d+) bins": (
+        "r = tl.histogram(x.to(tl.int32), 0)",
+        "tl.histogram needs at least 1 bin, but num_bins is 0",
+    ),
     r"^inline assembly for (-?\d+) elements": (
         "r = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [N], tl.int32, is_pure=True, pack=-1)",
         "pack= must be at least 1, but is -1",

@@ -163,7 +163,12 @@ def _examine_one(
                 elif refused:
                     result = refused
                 elif not ended:
-                    result = _check_case(one.taken(opinion), shared, named=place if named else None)
+                    result = _check_case(
+                        one.taken(opinion),
+                        shared,
+                        named=place if named else None,
+                        explains=all(other.ok for other in results),
+                    )
             results.append(dataclasses.replace(result, number=place))
             ended = ended or (
                 result.verdict is not None
@@ -256,7 +261,7 @@ def _is_right(bound: Bound | Refusal | None, shared: _Shared) -> bool:
         ran = attempt(bound, inputs, Options(seconds=shared.seconds, quiet=True))
     except (OutOfTime, PuzzleFault):
         return False
-    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran) is None
+    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran, explains=False) is None
 
 
 def _drawn_cases(
@@ -487,7 +492,7 @@ def _made(one: Bound | Refusal | None, shared: _Shared) -> CaseResult | None:
     try:
         if not one.case.pretend:
             _wanted_in_time(one, shared.budget)
-        result = _check_case(one, quick, backwards=False)
+        result = _check_case(one, quick, backwards=False, explains=False)
         if result.verdict and result.verdict.kind not in telling:
             return None
         if result.verdict and not one.case.pretend:
@@ -689,12 +694,17 @@ def _check_case(
     shared: _Shared,
     backwards: bool = True,
     named: int | None = None,
+    explains: bool = True,
 ) -> CaseResult:
-    """Try a case. named: its number for `watch`; None with a salt or for another configuration."""
+    """Try a case.
+
+    named: its number for `watch`; None with a salt or for another configuration. explains: whether to look
+        for the reason of a fault; a report tells only the first fault's.
+    """
     if bound.case.pretend:
         return check_true_size(bound, shared.seconds, shared.said)
     try:
-        return _run_case(bound, shared, backwards, named)
+        return _run_case(bound, shared, backwards, named, explains)
     except OutOfTime as error:
         return CaseResult(str(bound.case), verdicts.out_of_time(error.seconds))
 
@@ -731,13 +741,15 @@ def _wanted_in_time(bound: Bound, budget: Budget) -> tuple[dict[str, torch.Tenso
         raise OutOfTime(budget.seconds) from None
 
 
-def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None) -> CaseResult:
+def _run_case(
+    bound: Bound, shared: _Shared, backwards: bool, named: int | None, explains: bool
+) -> CaseResult:
     """Ask all probes about a case, and return its most basic fault."""
     inputs, expected = _wanted(bound.puzzle, bound.case)
     trial = probes.Trial(
         bound,
         inputs,
-        algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget),
+        algebra.Judge(bound, inputs, dict(expected), shared.seconds, shared.budget, explains),
         shared.arithmetic,
         shared.threads,
         shared.turns,
@@ -746,6 +758,7 @@ def _run_case(bound: Bound, shared: _Shared, backwards: bool, named: int | None)
         shared.said,
         backwards,
         shared.together,
+        explains,
     )
     probes.tried(trial)
     shared.untested.note(trial.first.sides, bool(trial.first.repeated))

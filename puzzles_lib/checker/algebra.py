@@ -33,6 +33,7 @@ on the way, or if its results in float64 are further off than they can be by rou
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -83,6 +84,7 @@ class Judge:
 
     expected: the spec's results. Their tolerances grow at the first run that is slightly out of tolerance, if
         the kernel is algebraically correct.
+    explains: whether to look for the reason of wrong values.
     """
 
     bound: Bound
@@ -90,21 +92,34 @@ class Judge:
     expected: dict[str, Expected]
     seconds: float
     budget: Budget
+    explains: bool = True
     _asked: bool = field(default=False, init=False)
     _told: str = field(default="", init=False)
 
-    def __call__(self, ran: Run) -> Verdict | None:
+    def accepts(self, ran: Run) -> bool:
+        """Return whether nothing is wrong with a run."""
+        return self(ran, explains=False) is None
+
+    def __call__(self, ran: Run, explains: bool = True) -> Verdict | None:
         """Return the most basic fault of a run; None if there is none."""
-        puzzle, case = self.bound.puzzle, self.bound.case
-        verdict = verdicts.judge(puzzle, case, self.inputs, self.expected, ran)
+        judge = functools.partial(
+            verdicts.judge,
+            self.bound.puzzle,
+            self.bound.case,
+            self.inputs,
+            self.expected,
+            ran,
+            explains and self.explains,
+        )
+        verdict = judge()
         if verdict is None or verdict.kind != "values" or not self._is_near(ran):
             return verdict
-        if is_exact(case, self.inputs):
+        if is_exact(self.bound.case, self.inputs):
             return verdict
         if not self._asked:
             self._asked = True
             self._told = self._ask()
-            verdict = verdicts.judge(puzzle, case, self.inputs, self.expected, ran)
+            verdict = judge()
         if verdict is None or verdict.kind != "values" or not self._told:
             return verdict
         found = verdict.diagnosis

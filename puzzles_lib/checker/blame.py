@@ -106,4 +106,4 @@ def _is_right(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> b
         ran = attempt(bound, inputs, Options(seconds=seconds, quiet=True))
     except (OutOfTime, PuzzleFault, Refused):
         return False
-    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran) is None
+    return verdicts.judge(bound.puzzle, bound.case, inputs, expected, ran, explains=False) is None

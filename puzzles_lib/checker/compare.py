@@ -95,10 +95,12 @@ def compare(
     case: Case,
     inputs: Mapping[str, torch.Tensor],
     dots: bool = True,
+    explains: bool = True,
 ) -> Mismatch | None:
     """Return what is wrong with a result and, if it is clear, why; None if every element is correct.
 
-    dots: whether the kernel contains a dot in TF32.
+    dots: whether the kernel contains a dot in TF32. explains: whether to look for the reason, which takes
+        longer than all the rest.
     """
     right = expected.accepts(got)
     if right.all():
@@ -122,7 +124,7 @@ def compare(
     if expected.tolerance is not None and (seems_equal or (not expected.rounds and expected.is_near(got))):
         message += f" (off by {off:.2g}, allowed {_number_of(expected.tolerance, first):.2g})"
     found = _Wrong(expected, got.double(), wrong, puzzle, case, inputs, dots)
-    return Mismatch(message, next(_diagnoses(found), ""))
+    return Mismatch(message, next(_diagnoses(found), "") if explains else "")
 
 
 def only_slip(

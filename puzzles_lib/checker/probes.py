@@ -49,9 +49,9 @@ class Trial:
     """One case while it is tried.
 
     backwards: whether to try the programs in another order, too. together: whether many programs may run at
-    once, so that it isn't seen what comparisons do. forwards: the first run, from the first program to the
-    last. compiled: a run with a compiler's arithmetic, once there is one. program, draw: the program in which
-    the fault shows, and how to draw it.
+    once, so that it isn't seen what comparisons do. explains: whether to look for the reason of a fault.
+    forwards: the first run, from the first program to the last. compiled: a run with a compiler's arithmetic,
+    once there is one. program, draw: the program in which the fault shows, and how to draw it.
     """
 
     bound: Bound
@@ -65,6 +65,7 @@ class Trial:
     said: set[str]
     backwards: bool
     together: bool = False
+    explains: bool = True
     forwards: Run | None = None
     compiled: Run | None = None
     verdict: Verdict | None = None
@@ -100,16 +101,19 @@ class Trial:
 
 
 class Probe(NamedTuple):
-    """One step: its name, when it is asked, and what it finds."""
+    """One step: its name, when it is asked, what it finds, and whether that only explains a known fault."""
 
     name: str
     when: Callable[[Trial], bool]
     find: Callable[[Trial], Verdict | None]
+    explains: bool = False
 
 
 def tried(trial: Trial) -> None:
     """Ask all probes in their order; the trial then has the first run and the most basic fault."""
     for probe in PROBES:
+        if probe.explains and not trial.explains:
+            continue
         if probe.when(trial) and (found := probe.find(trial)):
             trial.verdict = found
 
@@ -128,10 +132,9 @@ def _in_order(trial: Trial) -> Verdict | None:
     differs = trial.known.differs
     trial.forwards = trial.run(Options(as_compiled=differs))
     trial.compiled = trial.forwards if differs else None
-    verdict = trial.judged(trial.forwards)
-    if differs and verdict:  # a fault that shows line by line comes first
+    if differs and not trial.judged.accepts(trial.forwards):  # a fault that shows line by line comes first
         trial.forwards = trial.run(Options(quiet=True))
-        verdict = trial.judged(trial.forwards)
+    verdict = trial.judged(trial.forwards)
     seen = trial.first.arithmetic
     wide = any(each.is_floating_point() and each.itemsize > 2 for each in trial.inputs.values())
     trial.known.in_tf32 |= seen.in_tf32 if wide else seen.inexact  # TF32 keeps all bits of a float16
@@ -463,7 +466,7 @@ def _with_axes_exchanged(trial: Trial) -> Verdict | None:
         ids = itertools.product(*map(range, trial.bound.puzzle.programs(trial.bound.case)))
         programs = [(each[order[0]], each[order[1]], each[order[2]]) for each in ids]
         ran = trial.run(Options(only=programs, quiet=True, as_compiled=trial.as_compiled))
-        if trial.judged(ran) is None:
+        if trial.judged.accepts(ran):
             return verdicts.exchanged(trial.verdict, first, second)
     return None
 
@@ -484,18 +487,18 @@ def _a_line_without_effect(trial: Trial) -> Verdict | None:
 
 PROBES: Sequence[Probe] = (
     Probe("in launch order", _always, _in_order),
-    Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for),
-    Probe("why elements are never written", _is_unwritten, _why_unwritten),
-    Probe("why lanes are past the end", _is_beyond, _why_beyond),
-    Probe("which element a lane needs", _is_vague, _which_element_instead),
-    Probe("which slip came before", _may_be_a_slip, _which_slip_so_far),
-    Probe("which lanes are on", _is_beyond, _which_lanes_are_on),
-    Probe("which slip races", _races_with_slips, _which_slip_in_reverse),
-    Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load),
-    Probe("how to mend undefined lanes", _is_of_lanes, _which_cure),
-    Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began),
+    Probe("what a program waits for", _waits_for_ever, _whom_it_waits_for, explains=True),
+    Probe("why elements are never written", _is_unwritten, _why_unwritten, explains=True),
+    Probe("why lanes are past the end", _is_beyond, _why_beyond, explains=True),
+    Probe("which element a lane needs", _is_vague, _which_element_instead, explains=True),
+    Probe("which slip came before", _may_be_a_slip, _which_slip_so_far, explains=True),
+    Probe("which lanes are on", _is_beyond, _which_lanes_are_on, explains=True),
+    Probe("which slip races", _races_with_slips, _which_slip_in_reverse, explains=True),
+    Probe("who needs no load", _is_loaded_too_often, _who_needs_no_load, explains=True),
+    Probe("how to mend undefined lanes", _is_of_lanes, _which_cure, explains=True),
+    Probe("where NaN comes from", _has_wrong_values_and_no_line, _where_it_began, explains=True),
     Probe("races within a program", _threads_may_race, _within_a_program),
-    Probe("who goes past a row", _races_at_a_store, _who_goes_past_a_row),
+    Probe("who goes past a row", _races_at_a_store, _who_goes_past_a_row, explains=True),
     Probe("false hints", _sound, _false_hints),
     Probe("in reverse order", _order_matters, _in_reverse),
     Probe("from the middle on", _may_count_arrivals, _from_the_middle),
@@ -504,8 +507,8 @@ PROBES: Sequence[Probe] = (
     Probe("with the tensors at other addresses", _looks_at_addresses, _elsewhere),
     Probe("in the compiler's arithmetic", _compiler_computes_otherwise, _as_compiled),
     Probe("in float64", _rounding_hides, _in_float64),
-    Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged),
-    Probe("what a running sum lacks", _has_wrong_values, _a_slip_in_a_sum),
-    Probe("a line without effect", _has_wrong_values_and_no_line, _a_line_without_effect),
+    Probe("with two axes of the grid exchanged", _may_be_exchanged, _with_axes_exchanged, explains=True),
+    Probe("what a running sum lacks", _has_wrong_values, _a_slip_in_a_sum, explains=True),
+    Probe("a line without effect", _has_wrong_values_and_no_line, _a_line_without_effect, explains=True),
 )
 """What a check looks for in each case, in this order."""

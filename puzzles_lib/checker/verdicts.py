@@ -136,10 +136,14 @@ def judge(
     inputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
     ran: Run,
+    explains: bool = True,
 ) -> Verdict | None:
-    """Return the most basic fault of a run; None if there is none."""
+    """Return the most basic fault of a run; None if there is none.
+
+    explains: whether to look for the reason of wrong values.
+    """
     verdict = misconduct(puzzle, case, ran)
-    if verdict and verdict.kind == "uninitialized" and not verdict.diagnosis:
+    if explains and verdict and verdict.kind == "uninitialized" and not verdict.diagnosis:
         # an undefined value is computed as a GPU computes it today, and other results may be defined
         written = {r.name: ran.outputs[r.name] for r in puzzle.results if r.name in ran.written}
         text = only_slip(expected, written, puzzle, case, inputs) if puzzle.slips else ""
@@ -148,7 +152,7 @@ def judge(
         return verdict
     found: dict[str, Mismatch] = {}
     for result in puzzle.results:
-        mismatch = _mismatch(result, puzzle, case, inputs, expected, ran)
+        mismatch = _mismatch(result, puzzle, case, inputs, expected, ran, explains)
         if mismatch and result.name not in ran.written:
             return _not_taken(puzzle, result)
         if mismatch:
@@ -215,10 +219,11 @@ def _mismatch(
     inputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
     ran: Run,
+    explains: bool = True,
 ) -> Mismatch | None:
     """Return what is wrong with one result of a run; None if nothing is."""
     dots = ran.arithmetic.tf32 or bool(ran.arithmetic.in_tf32)
-    return compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots)
+    return compare(expected[result.name], ran.outputs[result.name], puzzle, case, inputs, dots, explains)
 
 
 def _most_telling(found: Mapping[str, Mismatch], puzzle: Puzzle) -> Mismatch:

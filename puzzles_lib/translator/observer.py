@@ -297,11 +297,16 @@ def _not_empty(method: Callable) -> Callable:
 
 
 def _counted(method: Callable) -> Callable:
-    """Return tl.histogram, which raises if a later pass would fail: it only compiles for 32-bit integers."""
+    """Return tl.histogram, which raises if a later pass would fail.
+
+    It only compiles for 32-bit integers, and for at least one bin.
+    """
 
     @functools.wraps(method)
     def checked(self: Any, input: Any, num_bins: Any, mask: Any) -> Any:
         _refuse_other_widths(input)
+        if isinstance(count := getattr(num_bins, "value", num_bins), int) and count < 1:
+            raise TypeError(f"histogram with {count} bins")
         return method(self, input, num_bins, mask)
 
     return checked

@@ -1524,6 +1524,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
         "tl.fdiv only divides floats: / is for all numbers, // for integers",
     ),
     (r"^histogram (?:of|only supports (?:32-bit )?integer)", _histogram),
+    (r"^histogram with (-?\d+) bins", "tl.histogram needs at least 1 bin, but num_bins is {0}"),
     (r"^inline assembly for (-?\d+) elements", "pack= must be at least 1, but is {0}"),
     (r"^histogram only supports 1D", "tl.histogram needs a block of one axis: use tl.ravel(x)"),
     (r"^values element \d+ must have type", _promise),
