@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from puzzles_lib import Guard, audit, audited
+from puzzles_lib import Guard, audit, audited, auditor
 from puzzles_lib.auditor import HARD_SECONDS, MOST_FINDINGS, AuditReport, running
 from puzzles_lib.auditor.command import main
 from tests.audited_suite import audited_suite, options
@@ -437,6 +437,25 @@ def test_a_row_of_zeros_shows_only_with_hard_inputs():
     assert audit(normed, ROWS, False, like=norm_like, guard=guard).ok
     report = audit(normed, ROWS, False, like=norm_like, guard=guard, hard=True)
     assert any("zeros" in finding.on and finding.verdict.kind == "values" for finding in report.findings)
+
+
+def test_more_seconds_are_more_for_hard_inputs(monkeypatch):
+    """The report says so where the time doesn't do."""
+    monkeypatch.setattr(auditor, "HARD_SECONDS", 1e-3)
+    few, many = (
+        audit(
+            normed,
+            ROWS,
+            True,
+            like=norm_like,
+            hard=True,
+            guard=Guard(sizes=False, races=False, seconds=seconds),
+        )
+        for seconds in (5.0, 1e6)
+    )
+    (text,) = few.unjudged
+    assert "hard inputs" in text and text.endswith("Guard(seconds=...) allows more")
+    assert len(few.tried) < 2 < len(many.tried) and not any("time" in text for text in many.unjudged)
 
 
 TINY = torch.finfo(torch.float32).tiny

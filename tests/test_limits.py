@@ -94,6 +94,30 @@ def test_lost_once_it_comes_again(elapsed):
     assert elapsed() > 0.5
 
 
+def test_a_limit_that_python_ignores_is_not_printed(monkeypatch):
+    """A time limit may strike in the callback of a weak reference, as torch has many."""
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: printed.append(lost.exc_type))
+
+    class Slow:
+        def __init__(self, ends):
+            self.ends = ends
+
+        def __del__(self):
+            self.ends()
+
+    def divides():
+        return 1 / 0
+
+    with pytest.raises(TimeLimitReached), time_limit(0.1):
+        Slow(spin)
+        Slow(divides)
+        spin()
+    assert printed == [ZeroDivisionError]
+    Slow(divides)
+    assert len(printed) == 2
+
+
 def test_only_the_function_named_is_interrupted(elapsed):
     def body():
         spin()

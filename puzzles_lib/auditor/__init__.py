@@ -58,6 +58,8 @@ from puzzles_lib.dtypes import of_torch
 __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
 
 HARD_SECONDS = 20.0  # of CPU time for all hard inputs of a call
+HARD_RUN_SECONDS = 2.0  # likewise for a launch with one of them
+MORE = "Guard(seconds=...) allows more"
 SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
 PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
@@ -518,8 +520,7 @@ class _Call:
         for left, how in ((count - compared - in_part, "compare"), (in_part, "compare wholly")):
             if left:
                 report.unjudged.append(
-                    f"too large to {how}: the values of {left} of {count} configurations of autotune; "
-                    "Guard(seconds=...) allows more"
+                    f"too large to {how}: the values of {left} of {count} configurations of autotune; {MORE}"
                 )
 
     def _wanted(
@@ -575,7 +576,7 @@ class _Call:
             if time.thread_time() > end:
                 listed |= {axis for each in (way, *left) for axis in each.changed(tensors)}
                 untried = list(dict.fromkeys(each.axis(each.size) for each in (way, *left)))
-                report.unjudged.append(f"not tried for lack of time: larger {sizes.listed(untried)}")
+                report.unjudged.append(f"not tried for lack of time: larger {sizes.listed(untried)}; {MORE}")
                 break
             before = len(report.unjudged)
             tried = call.tried(way, end)
@@ -653,8 +654,10 @@ class _Call:
 
     def with_hard_inputs(self, others: Mapping[str, Sequence[Any]]) -> None:
         """Try hard inputs, up to the first few that fail."""
-        report, end = self.report, time.thread_time() + HARD_SECONDS
-        guard = dataclasses.replace(self.guard, configurations=False, seconds=min(self.guard.seconds, 2.0))
+        report, patience = self.report, self.guard.patience
+        end = time.thread_time() + patience * HARD_SECONDS
+        seconds = min(self.guard.seconds, patience * HARD_RUN_SECONDS)
+        guard = dataclasses.replace(self.guard, configurations=False, seconds=seconds)
         told: set[tuple[str, object]] = {(f.verdict.kind, f.verdict.site) for f in report.findings}
         is_wrong = any(kind == "values" for kind, _ in told)
         tried = hard_inputs.variants(self.function, self.args, self.kwargs, self.changed, others, self.guard)
@@ -663,7 +666,9 @@ class _Call:
             if variant.size and variant.size in bound:
                 continue
             if time.thread_time() > end:
-                report.unjudged.append(f"not tried for lack of time: hard inputs from {variant.name} on")
+                report.unjudged.append(
+                    f"not tried for lack of time: hard inputs from {variant.name} on; {MORE}"
+                )
                 return
             own = AuditReport()
             try:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 CLOCK = 10  # the most elapsed time of a block, in multiples of its CPU time: it may sleep or wait
 
@@ -92,7 +93,7 @@ def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, stop)
         # The repeat is for an exception lost where Python ignores them, such as in a __del__.
         signal.setitimer(signal.ITIMER_REAL, allowance.left() or 1e-3, 0.5)
-        with undone_after_fork(lambda: signal.signal(signal.SIGALRM, outer_handler)):
+        with undone_after_fork(lambda: signal.signal(signal.SIGALRM, outer_handler)), _quietly_lost():
             yield
     finally:
         armed = False
@@ -101,6 +102,22 @@ def _alarm(allowance: _Allowance, inside: Callable | None) -> Iterator[None]:
         if outer_left:
             left = outer_left - (time.monotonic() - started)
             signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3), outer_interval)
+
+
+@contextlib.contextmanager
+def _quietly_lost() -> Iterator[None]:
+    """Print nothing of a limit's exception that Python ignores: it comes again."""
+    outer = sys.unraisablehook
+
+    def told(lost: Any) -> None:
+        if not issubclass(lost.exc_type, TimeLimitReached):
+            outer(lost)
+
+    sys.unraisablehook = told
+    try:
+        yield
+    finally:
+        sys.unraisablehook = outer
 
 
 @contextlib.contextmanager
