@@ -58,6 +58,43 @@ def test_wrong_values_name_the_launch_and_the_line_that_stored_the_first():
     assert finding.place.source.startswith("bump_kernel[(1,)]")
 
 
+def test_wrong_values_that_torch_computes_name_the_kernels_whose_results_it_takes():
+    def halves(x):
+        z = doubled(x)
+        return torch.cat([z[50:], z[:50]]).to(torch.float16), x.exp()
+
+    def thrice(x):
+        return 3 * torch.cat([x[50:], x[:50]]), x.exp()
+
+    finding = only(audit(halves, torch.ones(100), like=thrice, guard=QUICK))
+    told = "it comes from what double_kernel stores; the last operator is torch's to"
+    assert (finding.verdict.diagnosis, finding.kernel, finding.verdict.site) == (told, "", None)
+
+    def twice(x):
+        first, second = doubled(x), doubled(x, at=70)
+        first.mul_(2)
+        first.add_(second)
+        second.fill_(0)
+        return first + 0 * x, second
+
+    told = "it comes from what double_kernel and bump_kernel store; the last operator is torch's add"
+    assert (
+        only(audit(twice, torch.ones(100), like=lambda x: (6 * x, 0 * x), guard=QUICK)).verdict.diagnosis
+        == told
+    )
+
+    def right_but_for_zeros(x):
+        return torch.where(torch.arange(100) == 70, 81 * x, 6 * x), x
+
+    assert not only(audit(twice, torch.ones(100), like=right_but_for_zeros, guard=QUICK)).verdict.diagnosis
+
+    def apart(x):
+        doubled(x)
+        return x.exp()
+
+    assert not only(audit(apart, torch.ones(100), like=torch.sin, guard=QUICK)).verdict.diagnosis
+
+
 def test_other_elements_are_the_first_launch_s():
     finding = only(audit(lambda x: doubled(x), torch.ones(100), like=lambda x: 3 * x, guard=QUICK))
     assert (finding.kernel, finding.launch) == ("double_kernel", 0)
@@ -151,7 +188,8 @@ def test_what_torch_stores_is_not_left_out():
         x[96:] += 2
 
     finding = only(audit(scaled, torch.ones(100), like=lambda x: x.mul_(2), guard=QUICK))
-    assert "[96]" in finding.verdict.message and finding.verdict.diagnosis == ""
+    told = "it comes from what scale_kernel stores; the last operator is torch's copy_"
+    assert "[96]" in finding.verdict.message and finding.verdict.diagnosis == told
 
 
 def test_elements_that_no_program_stores_are_counted_beside_wrong_ones():

@@ -31,6 +31,7 @@ from puzzles_lib.auditor.cures import with_strides
 from puzzles_lib.auditor.factors import Factor
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
+from puzzles_lib.auditor.origins import Origins
 from puzzles_lib.auditor.reference import (
     TooSlow,
     Uncomparable,
@@ -199,6 +200,7 @@ class _Ran:
     where: list[torch.Tensor] | None = None  # elements that are as a whole run leaves them; None for all
     stores: Stores = dataclasses.field(default_factory=Stores)
     own: list[torch.Tensor] = dataclasses.field(default_factory=list)  # the results themselves, not copies
+    origins: Origins = dataclasses.field(default_factory=Origins)
 
     def stored_before(self, launch: int, result: torch.Tensor) -> torch.Tensor:
         """Return which elements of a result were stored by earlier launches, and not changed since."""
@@ -226,11 +228,23 @@ class _Ran:
             store, element = stored
             site, how = line_of(report.launches[store.launch].outcome, store, element)
         if store is None:
-            return finding
+            return self._computed(finding, result, report)
         told = "; ".join(filter(None, (how, left_out, finding.verdict.diagnosis)))
         verdict = dataclasses.replace(finding.verdict, site=site, diagnosis=told)
         outcome = report.launches[store.launch].outcome
         return found(dataclasses.replace(outcome, verdict=verdict), store.launch, on)
+
+    def _computed(self, finding: Finding, result: torch.Tensor, report: AuditReport) -> Finding:
+        """Add which kernels' results torch has computed a result from. The fault may be theirs or torch's."""
+        with plain():
+            numbers, operator = self.origins.of(result)
+        if not numbers or not operator:
+            return finding
+        names = list(dict.fromkeys(report.launches[number].outcome.launch.name for number in sorted(numbers)))
+        verb = "stores" if len(names) == 1 else "store"
+        text = f"it comes from what {sizes.listed(names)} {verb}; the last operator is torch's {operator}"
+        told = "; ".join(filter(None, (finding.verdict.diagnosis, text)))
+        return dataclasses.replace(finding, verdict=dataclasses.replace(finding.verdict, diagnosis=told))
 
 
 def _left_out(
@@ -323,7 +337,9 @@ class _Call:
         floats = [of_torch(t.dtype).roundoff or 0.0 for t in results if t.is_floating_point()]
         coarsest = max([coarsest, *floats, FLOAT32_ROUNDOFF])
         is_none = result is None
-        return _Ran(results, coarsest, changed, is_none, session.defined.read, where, stores, own)
+        return _Ran(
+            results, coarsest, changed, is_none, session.defined.read, where, stores, own, session.origins
+        )
 
     def _never_written(
         self, results: list[torch.Tensor], session: Session, report: AuditReport, on: str, stores: Stores

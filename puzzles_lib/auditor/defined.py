@@ -7,7 +7,7 @@ shows what depends on them.
 The mode also tracks which elements may lack what a launch would store, because only some of its programs ran.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _UPDATES = {"aten::add_", "aten::sub_", "aten::mul_", "aten::div_", "aten::clamp_", "aten::relu_"}
-_OVERWRITES = {"aten::zero_", "aten::fill_", "aten::copy_"}
+OVERWRITES = {"aten::zero_", "aten::fill_", "aten::copy_"}
 _MADE_EMPTY = ("aten::empty", "aten::new_empty", "aten::resize_")
 POISON = (0xA5, 0x5A)
 FEWEST_KNOWN = 64
@@ -115,14 +115,15 @@ class Defined(TorchDispatchMode):
     poison: the byte that integers are filled with; floats are filled with NaN, or with a large number.
     notes: which of their bytes were stored to. read: the name of the first torch operator that was given a
     tensor with undefined elements.
+    computed: called with the schema, the arguments and the result of each operator.
     stored: where results of a launch may be missing. reads_missing: whether anything may have read them.
     """
 
     supports_higher_order_operators = True  # such as flex_attention: they are made of others
 
-    def __init__(self, poison: int = 0) -> None:
+    def __init__(self, poison: int = 0, computed: Callable[..., None] | None = None) -> None:
         super().__init__()
-        self.poison = poison
+        self.poison, self.computed = poison, computed
         self.notes, self.read = Notes(), ""
         self.stored, self.reads_missing = Notes(), False
 
@@ -142,13 +143,15 @@ class Defined(TorchDispatchMode):
         if self.notes and not self.read and _reads(self.notes, schema, args, kwargs, name not in _UPDATES):
             self.read = name.removeprefix("aten::")
         if self.stored and not self.reads_missing:
-            self.reads_missing = _reads(self.stored, schema, args, kwargs, name in _OVERWRITES)
+            self.reads_missing = _reads(self.stored, schema, args, kwargs, name in OVERWRITES)
         result = func(*args, **kwargs)
         if name.startswith(_MADE_EMPTY):
             if isinstance(result, torch.Tensor) and name != "aten::resize_":
                 self._begin(result)
         elif func._schema.is_mutable:
             self._stored(func._schema, args, kwargs)
+        if self.computed is not None:
+            self.computed(schema, args, kwargs, result)
         return result
 
     def _begin(self, tensor: torch.Tensor) -> None:
@@ -159,13 +162,9 @@ class Defined(TorchDispatchMode):
         self.notes.begin(storage)
 
     def _stored(self, schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> None:
-        for place, argument in enumerate(schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            for tensor in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(tensor, torch.Tensor):
-                    self.define(tensor)
+        for argument, tensor in given(schema, args, kwargs):
+            if is_written(argument):
+                self.define(tensor)
 
     def missing(self) -> tuple[Notes, bool]:
         """Return what is known of results that are missing, for `set_missing`."""
@@ -196,14 +195,25 @@ def _reads(notes: Notes, schema: Any, args: tuple, kwargs: Mapping[str, Any], ov
     """
     if any(result.alias_info is not None for result in schema.returns) and not schema.is_mutable:
         return False
+    return any(
+        notes.elements(tensor) is not None
+        for argument, tensor in given(schema, args, kwargs)
+        if not (overwrites and is_written(argument))
+    )
+
+
+def given(schema: Any, args: tuple, kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Yield each tensor that an operator gets, after the argument that the operator's schema has for it."""
     for place, argument in enumerate(schema.arguments):
-        if overwrites and argument.alias_info is not None and argument.alias_info.is_write:
-            continue
         value = args[place] if place < len(args) else kwargs.get(argument.name)
         for tensor in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(tensor, torch.Tensor) and notes.elements(tensor) is not None:
-                return True
-    return False
+            if isinstance(tensor, torch.Tensor):
+                yield argument, tensor
+
+
+def is_written(argument: Any) -> bool:
+    """Return whether an operator stores to an argument of its schema."""
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:

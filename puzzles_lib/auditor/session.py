@@ -14,6 +14,7 @@ from puzzles_lib.auditor.defined import Defined, Notes
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
 from puzzles_lib.auditor.launch import Launch, Place, Unsupported, remembered
+from puzzles_lib.auditor.origins import Origins
 from puzzles_lib.auditor.report import AuditReport, Finding, LaunchResult
 from puzzles_lib.auditor.running import Outcome, Runner
 from puzzles_lib.auditor.stores import Stores
@@ -41,7 +42,8 @@ class Session:
         self.guard, self.report, self.stores = guard, report, stores
         self.compiled = LARGEST_BLOCK if compiled else 0
         self.configuration = configuration  # of autotune, which alone is launched
-        self.defined = Defined(poison)
+        self.origins = Origins()
+        self.defined = Defined(poison, self.origins.computed)
         self.runner = Runner(guard, self.defined, reverse)
         self.stopped = ""  # the first kernel that did not run to its end
 
@@ -110,6 +112,9 @@ class Session:
                 report.findings.append(finding)
         if self.stores is not None:
             self.stores.add(number, outcome)
+            for name, tensor in outcome.launch.all_tensors.items():
+                if (writers := outcome.writers.get(name)) is not None and (writers >= 0).any():
+                    self.origins.stored(number, tensor)
         outcome.launched, outcome.writers = (), {}
         outcome.launch = outcome.launch.released(outcome.before)  # a report must not keep tensors alive
 
