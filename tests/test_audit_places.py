@@ -1,5 +1,6 @@
 """`audit` says which launch and line stored a wrong element, and what to change."""
 
+import pytest
 import torch
 import triton
 import triton.language as tl
@@ -532,3 +533,56 @@ def test_a_block_that_is_smaller_than_a_row_is_named():
     finding = only(audit(copied, torch.ones(13, 77), guard=QUICK))
     why = "BLOCK = 64 is too small for 77 columns, or a loop over blocks is missing"
     assert finding.verdict.diagnosis.startswith(f"{why}; if ")
+
+
+@triton.jit
+def minus_kernel(X, Y, Z, M, N, stride_m, stride_n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    places = rows[:, None] * stride_m + cols[None, :] * stride_n
+    x, y = tl.load(X + places, mask=mask), tl.load(Y + places, mask=mask)
+    tl.store(Z + places, x - y, mask=mask)
+
+
+SWAPS = {
+    "M and N": {"M": 100, "N": 40},
+    "stride_m and stride_n": {"stride_m": 1, "stride_n": 100},
+    "BLOCK_M and BLOCK_N": {"BLOCK_M": 32, "BLOCK_N": 16},
+    "X and Y": {},
+    "axes 0 and 1 of the grid": {},
+}
+
+
+def subtracted(x, y, swapped=""):
+    z = torch.empty_like(x)
+    numbers = {"M": 40, "N": 100, "stride_m": 100, "stride_n": 1, "BLOCK_M": 16, "BLOCK_N": 32}
+    grid = (3, 4) if "grid" not in swapped else (4, 3)
+    first, second = (y, x) if swapped == "X and Y" else (x, y)
+    minus_kernel[grid](first, second, z, **{**numbers, **SWAPS.get(swapped, {})})
+    return z
+
+
+@pytest.mark.parametrize("swapped", SWAPS)
+def test_what_is_swapped_is_named(swapped):
+    given = torch.randn(2, 40, 100).unbind()
+    told = f"{swapped} are swapped, in the launch or in the kernel: with them exchanged, nothing is wrong"
+    wrong = audit(subtracted, *given, swapped, like=lambda x, y, _: x - y, guard=QUICK)
+    assert wrong.findings[0].verdict.diagnosis == told
+    without = audit(subtracted, *given, swapped, guard=QUICK)
+    assert all("swapped" not in finding.verdict.diagnosis for finding in without.findings)
+
+
+def test_nothing_is_called_swapped_if_that_is_no_cure():
+    given = torch.randn(2, 40, 100).unbind()
+    for swapped in SWAPS:  # the reference wants something else, too
+        wrong = audit(subtracted, *given, swapped, like=lambda x, y, _: x - 2 * y, guard=QUICK)
+        assert wrong.findings and "exchanged" not in str(wrong)
+
+
+def test_a_swap_is_found_among_several_launches():
+    def twice(x, y):
+        return subtracted(subtracted(x, y), y, "M and N")
+
+    found = audit(twice, *torch.randn(2, 40, 100).unbind(), like=lambda x, y: x - 2 * y, guard=QUICK).findings
+    assert "swapped" not in found[0].verdict.diagnosis  # both launches of the kernel would be exchanged

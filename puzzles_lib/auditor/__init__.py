@@ -12,7 +12,9 @@ tests, and ``python -m puzzles_lib.audit`` is the command.
 """
 
 import collections
+import contextlib
 import dataclasses
+import itertools
 import math
 import textwrap
 import time
@@ -22,15 +24,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from puzzles_lib.auditor import edges, sizes
+from puzzles_lib.auditor import edges, exchanged, sizes
 from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.cures import with_strides
+from puzzles_lib.auditor.exchanged import Change
 from puzzles_lib.auditor.factors import Factor
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import entered
+from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.origins import Origins
 from puzzles_lib.auditor.reference import (
     TooSlow,
@@ -130,6 +134,7 @@ def audit(
     else:
         call.compare(first)
         call.again(others)
+    call.exchange(first)
     report.be_strict()
     return report
 
@@ -247,6 +252,10 @@ class _Ran:
         return dataclasses.replace(finding, verdict=dataclasses.replace(finding.verdict, diagnosis=told))
 
 
+def _names(report: AuditReport) -> list[str]:
+    return [each.outcome.launch.name for each in report.launches]
+
+
 def _left_out(
     outcome: Outcome, last: Store, written: np.ndarray, wrong: np.ndarray, shape: tuple[int, ...]
 ) -> str:
@@ -301,12 +310,15 @@ class _Call:
         on: str = "",
         configuration: int | None = None,
         poison: int = 0,
+        change: Change | None = None,
     ) -> _Ran:
         """Call the function with copies of these arguments, and check its launches."""
         guard = guard or self.guard
         given, named = cloned((tuple(args), dict(kwargs)), keeping())
         stores = Stores()
-        session = Session(guard, report, configuration=configuration, poison=poison, stores=stores)
+        session = Session(
+            guard, report, configuration=configuration, poison=poison, stores=stores, change=change
+        )
         scalars = Scalars()
         with entered(pretended(scalars=scalars), session.active()):
             result = self.function(*given, **named)
@@ -429,6 +441,45 @@ class _Call:
             raise ValueError(f"audit: {error}") from None
         if verdict:
             report.findings.append(ran.finding(verdict, report))
+
+    def exchange(self, ran: _Ran) -> None:
+        """Say which two arguments of a launch are swapped, if nothing is wrong with them exchanged."""
+        report = self.report
+        first = next(iter(report.findings), None)
+        if self.like is None or first is None or first.on or first.verdict.kind not in exchanged.KINDS:
+            return
+        kernels = dict.fromkeys([first.kernel.partition(" (")[0]] if first.kernel else _names(report))
+        launches = {each.outcome.launch.name: each.outcome.launch for each in reversed(report.launches)}
+        cured: list[str] = []
+        with contextlib.suppress(Ended, Uncomparable, ValueError):
+            cured = aside(lambda: self._exchanged([launches[name] for name in kernels], ran))
+        if cured:
+            text = f"{' or '.join(cured)} are swapped, in the launch or in the kernel: "
+            text += "with them exchanged, nothing is wrong"
+            verdict = dataclasses.replace(first.verdict, diagnosis=text)
+            report.findings[0] = dataclasses.replace(first, verdict=verdict)
+
+    def _exchanged(self, launches: Sequence[Launch], ran: _Ran) -> list[str]:
+        """Return the exchanges after which all results are right."""
+        end = time.thread_time() + self.guard.patience * exchanged.SECONDS
+        guard = dataclasses.replace(self.guard, races=False, hints=False, configurations=False)
+        tried = itertools.chain.from_iterable(map(exchanged.pairs, launches))
+        cured = []
+        for words, change in itertools.islice(tried, exchanged.MOST):
+            if time.thread_time() > end:
+                break
+            own = AuditReport()
+            try:
+                other = self.run(self.args, self.kwargs, own, guard, change=change)
+            except Exception:  # the function may not take what comes of it
+                continue
+            if own.findings or own.unjudged:
+                continue
+            if self.want is None:
+                self.want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
+            if not compare(other.results, self.want, ran.coarsest, self.allowance, False):
+                cured.append(words)
+        return cured
 
     def _has_whole_configurations(self) -> bool:
         """Whether a configuration of autotune ran wholly."""

@@ -11,6 +11,7 @@ from puzzles_lib.auditor.compiled import LARGEST_BLOCK
 from puzzles_lib.auditor.cuda import driven, not_on_gpu, pretended
 from puzzles_lib.auditor.cures import with_cure
 from puzzles_lib.auditor.defined import Defined, Notes
+from puzzles_lib.auditor.exchanged import Change
 from puzzles_lib.auditor.guard import Guard, guard_of
 from puzzles_lib.auditor.held import Held, entered, held
 from puzzles_lib.auditor.launch import Launch, Place, Unsupported, remembered
@@ -38,9 +39,11 @@ class Session:
         configuration: int | None = None,
         compiled: bool = False,
         stores: Stores | None = None,
+        change: Change | None = None,
     ):
         self.guard, self.report, self.stores = guard, report, stores
         self.compiled = LARGEST_BLOCK if compiled else 0
+        self.change = change  # of each launch, to see what it leads to
         self.configuration = configuration  # of autotune, which alone is launched
         self.origins = Origins()
         self.defined = Defined(poison, self.origins.computed)
@@ -60,6 +63,7 @@ class Session:
 
     def _judged(self, launch: Launch, signals: Held) -> Ran:
         """Run a launch and report it. Signals that come meanwhile are delivered between two runs."""
+        launch = self.change(launch) if self.change else launch
         self.runner.between = signals.deliver
         stored = self.defined.stored
         if any(stored.elements(tensor) is not None for tensor in launch.all_tensors.values()):
