@@ -605,3 +605,42 @@ def test_the_advice_names_the_product_that_overflows_if_the_line_has_several():
     (finding,) = audit(planes, torch.randn(5, 7, 12)).findings
     assert finding.on.startswith("x.shape[0] = ")
     assert finding.verdict.diagnosis == "the product that overflows is b * sb"
+
+
+@triton.jit
+def row_kernel(X, Z, N, BLOCK: tl.constexpr):
+    cols = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + cols, tl.load(X + cols, mask=cols < N), mask=cols < N)
+
+
+def by_iteration(x):
+    z = torch.empty_like(x)
+    for row, to in zip(x, z, strict=True):
+        row_kernel[(triton.cdiv(len(row), 64),)](row, to, len(row), BLOCK=64)
+    return z
+
+
+def by_split(x):
+    return torch.cat([by_iteration(part) for part in torch.split(x, 2)])
+
+
+def by_number(x):
+    z = torch.empty_like(x)
+    for row in range(len(x)):
+        row_kernel[(triton.cdiv(x.shape[1], 64),)](x[row], z[row], x.shape[1], BLOCK=64)
+    return z
+
+
+@pytest.mark.parametrize(
+    "function, told",
+    [
+        (by_iteration, "takes a tensor apart into 22,817,029 tensors"),
+        (by_split, "takes a tensor apart into 11,408,514 tensors"),
+        (by_number, "takes longer than 0.1 s, perhaps in a loop of its own; Guard(seconds=...) allows more"),
+    ],
+)
+def test_a_loop_of_the_functions_own_ends(monkeypatch, function, told):
+    monkeypatch.setattr(auditor.sizes, "CALL_SECONDS", 0.1)
+    report = audit(function, torch.randn(5, 100))
+    assert report.ok and f"with x.shape[0] = 22,817,029: the function {told}" in report.unjudged
+    assert any("x.shape[1]" in text for text in report.tried)  # there is time left for it

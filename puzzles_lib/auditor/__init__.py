@@ -32,7 +32,7 @@ from puzzles_lib.auditor.cuda import pretended
 from puzzles_lib.auditor.cures import with_strides
 from puzzles_lib.auditor.exchanged import Change
 from puzzles_lib.auditor.factors import Factor
-from puzzles_lib.auditor.guard import Guard, guard_of
+from puzzles_lib.auditor.guard import MORE, Guard, guard_of
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.origins import Origins
@@ -64,7 +64,6 @@ __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"
 
 HARD_SECONDS = 20.0  # of CPU time for all hard inputs of a call
 HARD_RUN_SECONDS = 2.0  # likewise for a launch with one of them
-MORE = "Guard(seconds=...) allows more"
 SIZES_SECONDS = 1.0  # likewise for all pretended sizes
 HARD_SIZES_SECONDS = 5.0
 PRACTICAL = 1_000_000  # tokens or rows: many calls have as many
@@ -647,6 +646,7 @@ class _Call:
                 break
             before = len(report.unjudged)
             tried = call.tried(way, end)
+            end += call.taken_for_nothing()
             on = str(tried.way)
             if not way.last:  # the last part is the same size once more
                 report.tried.append(on)

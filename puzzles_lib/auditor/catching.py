@@ -28,6 +28,7 @@ from triton.runtime.jit import JITFunction
 
 from puzzles_lib.auditor.compiled import writing_triton
 from puzzles_lib.auditor.graphs import launching
+from puzzles_lib.auditor.guard import MORE
 from puzzles_lib.auditor.launch import Copies, Launch, NoAddress, Place, bind
 
 _OWN = Path(__file__).parent
@@ -283,7 +284,7 @@ class _Catcher:
         """Hand out the launches of the configurations for which no time is left."""
         why = (
             f"too large to judge: {len(left)} of {len(configs)} configurations of autotune; the others took "
-            f"the {self.seconds:g} s of CPU time that all of them share; Guard(seconds=...) allows more"
+            f"the {self.seconds:g} s of CPU time that all of them share; {MORE}"
         )
         launches = self.on_launch
 

@@ -10,7 +10,7 @@ cuDNN, it computes on the CPU. C++ extensions for CUDA raise an error, as they d
 import collections
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -454,6 +454,8 @@ class OnGPU(TorchFunctionMode):
             return answer(*args, **kwargs)
         if self.scalars is not None and func in ASKS:
             return self.scalars.answer(func, args[0])
+        if func in _TAKE_APART and self.tensors.type == "meta":
+            _check_parts(func, args, kwargs)
         asked = kwargs.get("device")
         args = tuple(self._here(each) for each in args)
         if "device" in kwargs:
@@ -560,6 +562,25 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are in the same memory."""
     first, second = storage_of(one), storage_of(other)
     return one is other if first is None or second is None else first._cdata == second._cdata
+
+
+class TooManyParts(Exception):
+    """Raised if a tensor is taken apart into more tensors than there is time for. The message says so."""
+
+
+_TAKE_APART = (torch.Tensor.unbind, torch.unbind, torch.Tensor.split, torch.split)
+MOST_PARTS = 1 << 17
+
+
+def _check_parts(func: Any, args: tuple, kwargs: Mapping[str, Any]) -> None:
+    """Raise `TooManyParts` for `unbind`, which ``for row in x`` calls, and `split` of a long axis."""
+    by_size = func in (torch.Tensor.split, torch.split)
+    given = dict(zip(("tensor", "size", "dim") if by_size else ("tensor", "dim"), args, strict=False))
+    tensor = given["tensor"] if "tensor" in given else kwargs["input"]
+    size = given.get("size", kwargs.get("split_size", kwargs.get("split_size_or_sections", 1)))
+    count = tensor.shape[given.get("dim", kwargs.get("dim", 0))] if tensor.dim() else 0
+    if isinstance(size, int) and (parts := count // max(size, 1)) > MOST_PARTS:
+        raise TooManyParts(f"the function takes a tensor apart into {parts:,} tensors")
 
 
 class _Copied(torch.autograd.Function):

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 
+MORE = "Guard(seconds=...) allows more"
+
 
 def guard_of(guard: "Guard | None", caller: str) -> "Guard":
     """Return a guard, or the default one for None. Raises TypeError for anything else."""

@@ -20,7 +20,7 @@ from puzzles_lib.auditor.defined import Defined, span_of
 from puzzles_lib.auditor.draws import repeated_draws
 from puzzles_lib.auditor.edges import at_edges, integers
 from puzzles_lib.auditor.factors import Factor, narrow_factor, which_product
-from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.guard import MORE, Guard
 from puzzles_lib.auditor.launch import Copies, Launch
 from puzzles_lib.auditor.remarks import remarks
 from puzzles_lib.auditor.shared import of_race, overlaps
@@ -311,7 +311,7 @@ class _Guarded:
         if self.only is not None and outcome.verdict is None:
             outcome.unjudged = (
                 f"{self.launch.name}: too large to run completely: {len(self.only)} of {outcome.of:,} "
-                "programs ran, at the edges of the grid and at random; Guard(seconds=...) allows more"
+                f"programs ran, at the edges of the grid and at random; {MORE}"
             )
         return True
 

@@ -26,9 +26,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from puzzles_lib import compiler
 from puzzles_lib.auditor.blocks import Counts, axes, counts, few, listed, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
-from puzzles_lib.auditor.cuda import pretended
+from puzzles_lib.auditor.cuda import TooManyParts, pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
-from puzzles_lib.auditor.guard import Guard
+from puzzles_lib.auditor.guard import MORE, Guard
 from puzzles_lib.auditor.held import entered
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.reference import flat
@@ -38,7 +38,7 @@ from puzzles_lib.checker import verdicts
 from puzzles_lib.checker.launches import too_many_at_once
 from puzzles_lib.checker.true_size import CROSSING
 from puzzles_lib.puzzle import MOST_PROGRAMS
-from puzzles_lib.runner import alone
+from puzzles_lib.runner import TimeLimitReached, alone, time_limit
 
 LARGEST_AXIS = 1 << 34
 LARGEST_BLOCK = 1 << 20  # elements; Triton's own limit
@@ -50,6 +50,7 @@ OF_SEVERAL_ROLES = 4  # a size up to which two axes of a tensor may be equal by 
 MOST_TIED = 3  # axes that change together, of those with one size
 MOST_TIES = 12  # choices of such axes that are tried
 STEPS = 40  # of a search for the largest size that can be launched
+CALL_SECONDS = 2.0  # of CPU time, for the function itself with a size
 STAYS_SMALL = "no kernel gets a tensor of more than 2^31 elements"
 NOT_LAUNCHED = "without values, the function launches no kernel"
 
@@ -273,6 +274,12 @@ class Call:
         self.assumed: list[Noted] = []  # of these
         self._values: dict[int, np.ndarray] = {}  # by the meta tensor's storage
         self._given: list[torch.Tensor] = []  # without memory
+        self._lost = 0.0
+
+    def taken_for_nothing(self) -> float:
+        """Return the CPU time that calls have taken which were stopped, in seconds, since this was asked."""
+        lost, self._lost = self._lost, 0.0
+        return lost
 
     def tried(self, way: Sized, end: float) -> Tried:
         """Call the function with a pretended size. end: the CPU time of this thread at which to stop."""
@@ -485,11 +492,19 @@ class Call:
         with plain():
             given, named = pytree.tree_map(convert, self.arguments)
             self._given = flat((given, named))
-        scalars = self.scalars.again(way.replaced)
+        scalars, patience = self.scalars.again(way.replaced), self.guard.patience
         try:
             catching = caught(on_launch, lambda kernel, error: errors.append(f"{kernel}: {error}"), False)
-            with entered(pretended("meta", scalars=scalars), catching):
+            with entered(pretended("meta", scalars=scalars), catching), time_limit(patience * CALL_SECONDS):
                 self.function(*given, **named)
+        except TimeLimitReached:
+            text = (
+                f"the function takes longer than {patience * CALL_SECONDS:g} s, perhaps in a loop of its own"
+            )
+            errors.append(f"{text}; {MORE}")
+            self._lost += patience * CALL_SECONDS
+        except TooManyParts as error:
+            errors.append(str(error))
         except Exception as error:
             words = textwrap.shorten(f"{type(error).__name__}: {error}", 120, placeholder=" ...")
             errors.append(f"the function does not run without values ({words})")
@@ -527,7 +542,7 @@ class Call:
         ran = at_edges(code, launch, values, self.guard.patience)
         outcome.programs = ran.programs
         if ran.stop and ran.stop.kind in ("time limit", "memory limit", "error", "deadlock"):
-            more = "; Guard(seconds=...) allows more" if ran.stop.kind == "time limit" else ""
+            more = f"; {MORE}" if ran.stop.kind == "time limit" else ""
             outcome.unjudged = f"{launch.name}: {ran.stop.message}{more}"
         elif ran.stop and ran.stop.kind == "true size":
             outcome.stopped_by(ran.stop)
