@@ -100,6 +100,10 @@ QUESTIONS = (
                 "They have up to eight groups. One more case passes for another reason: see its inputs.",
             ),
             Nudge(
+                lambda given, right: not given,
+                "Some cases do pass. Where is one word's room for eight offsets enough?",
+            ),
+            Nudge(
                 lambda given, right: given < right,
                 "Correct so far, but more cases pass. Where is one word's room for eight offsets enough?",
             ),

@@ -49,6 +49,11 @@ def _early_enough() -> set[str]:
     return {letter for letter, offset in offsets.items() if int(offset) == 80000 * 28672 + 5}
 
 
+def _times_as_many_bytes() -> float:
+    """Return the bytes that torch's backward moves per element, in those of ours."""
+    return (2 + 2 + 2) / (2 + 1 / 8 + 2)
+
+
 QUESTIONS = (
     Question(
         id="ch11-q2",
@@ -217,7 +222,7 @@ QUESTIONS = (
         asks="Per element, ours reads 2 bytes and a bit and writes 2 bytes. Torch's reads y in bfloat16 "
         "instead "
         "of the bit. How many times as many bytes does torch's move, with two decimals?",
-        right=lambda: round((2 + 2 + 2) / (2 + 1 / 8 + 2), 2),
+        right=lambda: round(_times_as_many_bytes(), 2),
         kind=float,
         nudges=(
             Nudge(
@@ -225,13 +230,18 @@ QUESTIONS = (
                 "y is 16 times as large as the mask. But both kernels also move dy and dx.",
             ),
             Nudge(lambda v, r: v < 1, "Torch's moves more, so the factor is above 1."),
-            Nudge(lambda v, r: abs(v - 6 / 5) < 0.06, "A bit isn't a byte. How many bytes is it?"),
+            Nudge(
+                lambda v, r: abs(v - 6 / 4) < 0.02,
+                "That's 6 bytes over 4, so one bit per element is missing. How many bytes is a bit?",
+            ),
+            Nudge(lambda v, r: abs(v - 6 / 5) < 0.04, "A bit isn't a byte. How many bytes is it?"),
             Nudge(
                 lambda v, r: abs(v - 4 / 2.125) < 0.06,
                 "You counted what is read. Both kernels also write dx.",
             ),
         ),
-        nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide.",
-        same=lambda v, r: abs(v - r) < 0.06,
+        nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide, "
+        "and answer with two decimals.",
+        same=lambda v, r: abs(v - _times_as_many_bytes()) < 0.006,
     ),
 )

@@ -122,7 +122,7 @@ QUESTIONS = (
                 "That's as if a third block were read. Count how far the second block reaches past row 21.",
             ),
         ),
-        nudge="Two blocks reach to row 32. Where does split 1 begin?",
+        nudge="Two blocks are rows 0 to 31. Where does split 1 begin?",
     ),
     Question(
         id="ch12-q5",
@@ -180,7 +180,9 @@ QUESTIONS = (
                 "Correct so far, but there is one more. Count the blocks of each case and deal them out.",
             ),
             Nudge(
-                lambda v, r: v > r, "That's one too many: a short split still has rows, and stores their sum."
+                lambda v, r: v > r,
+                "Both cases with an empty split are in your set, but not all of the others have one: a short "
+                "split still has rows, and stores their sum.",
             ),
         ),
         nudge="Blocks: K / BLOCK_K, rounded up. Each share: blocks / SPLITS, rounded up. Who gets none?",
