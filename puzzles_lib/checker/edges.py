@@ -56,7 +56,9 @@ def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, 
     is_even = set(np.diff(firsts).tolist()) == {step}
     if not is_even or not width < step < height * size or f"< {rows}" not in access.site.source:
         return ""
-    lanes = _lanes_on("column", argument.dims[-1], size, columns + firsts[-1] - firsts[0], argument, of="a row")
+    lanes = _lanes_on(
+        "column", argument.dims[-1], size, columns + firsts[-1] - firsts[0], argument, of="a row of "
+    )
     return f"{lanes}: from one iteration to the next, the tile moves {step} columns, but it has {width}"
 
 
@@ -123,14 +125,12 @@ def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, c
     return f"{', and '.join(told)}: combine the comparisons with &, not with |" if decided and told else ""
 
 
-def _lanes_on(
-    noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = ""
-) -> str:
+def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:
     """Return which lanes past the end are on. of: what has as many, if it isn't the tensor."""
     first, last = max(size, int(numbers.min())) if of else size, int(numbers.max())
     lanes = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     has = f"{dim} = {size}" if dim != str(size) else dim
-    return f"lanes for {lanes} are on, but {f'{of} of ' * bool(of)}{argument.name} has {has} {noun}{'s' * (size != 1)}"
+    return f"lanes for {lanes} are on, but {of}{argument.name} has {has} {noun}{'s' * (size != 1)}"
 
 
 def _edges(access: Access, argument: Argument, case: Case) -> list[tuple[str, str, int, int, np.ndarray]]:

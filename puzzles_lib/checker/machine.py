@@ -42,7 +42,9 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
     missed = next((pair for pair in readings if not pair[0].is_met_by(pair[1].number)), None)
     told = [f"{MEASURES[want.measure]}: {want.told(found.number)}" for want, found in readings]
     told += [f"{MEASURES[name]}: {shown(name, measure(name, compiled).number)}" for name in goal.shows]
-    return GoalResult(goal.launch(case), "; ".join(told), _verdict(*missed, compiled) if missed else None, look)
+    return GoalResult(
+        goal.launch(case), "; ".join(told), _verdict(*missed, compiled) if missed else None, look
+    )
 
 
 def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:

@@ -126,8 +126,9 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Are z and dx as torch's, how far is dweight off, and how many bytes are kept? Until backward "
-        "runs and returns both gradients, there's nothing to compare.",
+        asks="Are z and dx as torch's, how far is dweight off, and how many bytes are kept? Your forward and "
+        "backward must run, and backward must return both gradients. If one of them fails, a line above says "
+        "where.",
         right=lambda: (True, True, 0.27, _bytes_of_a_layer(), UNKNOWN),
         kind=tuple,
         nudges=(

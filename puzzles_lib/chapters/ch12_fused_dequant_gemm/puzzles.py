@@ -382,9 +382,7 @@ def _by_rows(K: int, SPLITS: int, BLOCK_K: int) -> list[range]:
     """Return shares of K / SPLITS rows, rounded up, each read in whole blocks."""
     rows = triton.cdiv(K, SPLITS)
     owned = [(min(split * rows, K), min((split + 1) * rows, K)) for split in range(SPLITS)]
-    return [
-        range(first, first + triton.cdiv(last - first, BLOCK_K) * BLOCK_K) for first, last in owned
-    ]
+    return [range(first, first + triton.cdiv(last - first, BLOCK_K) * BLOCK_K) for first, last in owned]
 
 
 def _by_few_blocks(K: int, SPLITS: int, BLOCK_K: int) -> list[range]:
@@ -575,7 +573,7 @@ def _along_k_with(
 
 
 ALONG_K_SLIPS = {text: _along_k_with(**what) for text, what in _FIELD_SLIPS.items()} | {
-    "you'd get these values from rows of K scales and minima: a row has K', up to the end of the last block": (
+    "you'd get these values from rows of K scales and minima: a row has K', to the end of the last block": (
         _along_k_with(short=True)
     )
 }
