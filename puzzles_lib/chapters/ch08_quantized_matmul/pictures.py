@@ -202,8 +202,8 @@ def rulers() -> Picture:
     return Picture(
         figure,
         f"Two rulers with 16 marks, 0 to 15. Group 0 of a row has the weights {_listed(_LARGE)}, group 1 "
-        f"{_listed(_SMALL)}. On a ruler for the whole row, with scale 0.5 and offset 6, group 0 gets the "
-        f"codes {_listed(row[0])}, and group 1 gets {_listed(zero)}, so all its weights become 0. On a "
+        f"{_listed(_SMALL)}. A ruler for the whole row has scale 0.5 and offset 6. On it, group 0 gets the "
+        f"codes {_listed(row[0])}. Group 1 gets {_listed(zero)}, so all its weights become 0. On a "
         f"ruler of its own, with scale 0.03 and offset 7, group 1 gets {_listed(own[0])}.",
     )
 

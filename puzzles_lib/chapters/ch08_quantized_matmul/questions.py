@@ -87,6 +87,7 @@ QUESTIONS = (
                 "Field 7 is correct. Take one of the others: which bits does the shift bring down, too?",
             ),
         ),
+        why="All other fields have codes above them, and >> brings these down, too.",
     ),
     Question(
         "ch08-q2",
@@ -112,6 +113,7 @@ QUESTIONS = (
                 "At least one of them has rows of more than eight groups, and its offsets aren't all alike.",
             ),
         ),
+        why="In cases 0 and 4, a row has up to eight groups. In case 5, all offsets are 0.",
     ),
     Question(
         "ch08-q3",
@@ -138,6 +140,7 @@ QUESTIONS = (
                 "That's how many loads of words there are. How many are they per word?",
             ),
         ),
+        why="Eight lanes load it in each of two programs.",
     ),
     Question(
         "ch08-q4",
@@ -160,6 +163,7 @@ QUESTIONS = (
                 "That counts the float32 twice, which is correct. But 12b has to read the code, too.",
             ),
         ),
+        why="12b reads 0.5 bytes and writes 4, and the matmul reads 4. That's 8.5 instead of 0.5.",
     ),
     Question(
         "ch08-q5",
@@ -177,6 +181,7 @@ QUESTIONS = (
                 "That's one per weight, as in 12c. In the sum of one result, what doesn't depend on k?",
             ),
         ),
+        why="There's one multiplication per result of the tile: the scale multiplies the sum.",
     ),
     Question(
         "ch08-q6",
@@ -199,6 +204,7 @@ QUESTIONS = (
                 "The GPU answers eight lanes with one read already, so this saves less than you'd think.",
             ),
         ),
+        why="It's the only change that brings the dot to the tensor cores.",
     ),
     Question(
         "ch08-q7",
@@ -224,5 +230,6 @@ QUESTIONS = (
                 "That's within a group. But then a group takes several iterations, and each loads its scale.",
             ),
         ),
+        why="Tiles of 16 rows make 256 programs, and tiles of 32 rows only 128.",
     ),
 )

@@ -98,6 +98,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v[1] == 8 * r[1], "Your second number is in bits. Convert it to bytes."),
         ),
         nudge="Count the elements. Autograd keeps two bytes for each, the mask an eighth of a byte.",
+        why="Each element has two bytes, and one byte of a mask is enough for eight elements.",
     ),
     Question(
         id="ch11-q6",
@@ -200,6 +201,7 @@ QUESTIONS = (
         ),
         nudge="Write down the six codes: y rounded to a whole number. Where is y above 0, and the code "
         "isn't?",
+        why="0.1 and 0.4 are rounded to code 0.",
     ),
     Question(
         id="ch11-q10",
@@ -217,6 +219,7 @@ QUESTIONS = (
             ),
         ),
         nudge="If one of two factors is an int64, their product is, too. Which products here are int64?",
+        why="In a and c, row * N is an int32 product, and 80000 * 28672 doesn't fit.",
     ),
     Question(
         id="ch11-q11",
@@ -244,5 +247,6 @@ QUESTIONS = (
         nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide, "
         "and answer with two decimals.",
         same=lambda v, r: abs(v - _times_as_many_bytes()) < 0.006,
+        why="Torch's moves 6 bytes, ours 4.125.",
     ),
 )
