@@ -27,11 +27,19 @@ MEASURES = {
     "spills": "bytes that a thread spills to memory",
     "moves": "computed blocks that pass between threads in the loop",
     "programs": "programs at a time on a multiprocessor",
+    "registers": "registers per thread",
     "shared": "bytes of shared memory that a program uses",
     "products": "floating-point multiplications per iteration, outside tl.dot",
     "float atomics": "atomic additions of floats",
 }
 """The measures, in words. ``"busy"`` is a share from 0 to 1; all others are counts."""
+
+
+def shown(measure: str, number: float | None) -> str:
+    """Return a number of this measure as text."""
+    if number is None:
+        return "nothing to measure"
+    return f"{number:.0%}" if measure == "busy" else f"{number:g}"
 
 
 @dataclass(frozen=True)
@@ -68,11 +76,9 @@ class Want:
 
     def told(self, number: float | None) -> str:
         """Return a number of this measure as text."""
-        if number is None:
-            return "nothing to measure"
-        if self.measure != "busy":
-            return f"{number:g}"
-        short = f"{number:.0%}"
+        if number is None or self.measure != "busy":
+            return shown(self.measure, number)
+        short = shown(self.measure, number)
         just_missed = not self.is_met_by(number) and short == f"{self.least or self.most:.0%}"
         return f"{number:.1%}" if just_missed else short  # no "50%, at least 50% wanted"
 
@@ -86,12 +92,14 @@ class Goal:
 
     cases: the numbers of the cases in ``puzzle.cases``, from 0. wants: the bounds, all of which must be met
     in each of these cases. num_warps: the number of warps of the launch. target: as for `stages`.
+    shows: measures that the report shows as well, if the bounds are met.
     """
 
     cases: tuple[int, ...]
     wants: tuple[Want, ...]
     num_warps: int = 4
     target: str = "sm_90"
+    shows: tuple[str, ...] = ()
 
     def launch(self, case: int) -> str:
         """Return the launch in words, such as ``"case 6, sm_90, 4 warps"``."""

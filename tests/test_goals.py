@@ -133,6 +133,16 @@ def test_a_puzzle_shows_its_goals():
     assert "machine code" not in dataclasses.replace(PUZZLE, machine=())._repr_markdown_()
 
 
+def test_a_goal_shows_what_it_has_no_bound_for():
+    goal = Goal(cases=(1,), wants=(Want("spills", most=0),), shows=("registers", "busy"))
+    (told,) = examine(plain, dataclasses.replace(PUZZLE, machine=(goal,))).goals
+    registers = stages(plain, PUZZLE, case=1).registers
+    assert told.ok and told.told.endswith(
+        f"registers per thread: {registers}; share of the time that tensor cores can be busy: "
+        "nothing to measure"
+    )
+
+
 # ---- what is measured
 
 

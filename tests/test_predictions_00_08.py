@@ -223,6 +223,7 @@ MISTAKES = [
     ("ch08-q1", set(), "nothing above it"),
     ("ch08-q1", {6, 7}, "bring down, too"),
     ("ch08-q1", {0}, "the whole word"),
+    ("ch08-q2", set(), "Some cases do pass"),
     ("ch08-q2", {0, 4}, "see its inputs"),
     ("ch08-q2", {0, 1, 4, 5}, "aren't all alike"),
     ("ch08-q2", {0}, "more cases pass"),

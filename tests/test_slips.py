@@ -1,20 +1,24 @@
-"""Slips of chapters 06 to 11: what the report says of results that have a known cause."""
+"""Slips of chapters 06 to 12: what the report says of results that have a known cause."""
 
 import pytest
 
 from puzzles_lib import (
     BATCHED_MATMUL,
+    BUSY_DW,
     CONV2D,
+    FUSED_DW,
     GROUPED_WEIGHTS,
     LIFE,
     ONCE_PER_GROUP,
     PACK_BITS,
     PACK_WIDE,
+    PACKED_ALONG_K,
     QUANTIZE_CODES,
     QUANTIZE_PACK,
     QUANTIZED_MATMUL,
     RELU_PACK,
     RELU_UNPACK_BACKWARD,
+    SPLIT_K,
     UNPACK_BITS,
     UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
@@ -428,3 +432,71 @@ def test_a_half_written_kernel_hears_which_input_it_does_not_use():
     assert source.count(load) == source.count("acc += w * x") == 1
     half = define(source.replace(load, "").replace("acc += w * x", ""), "<half written>")
     assert "zero everywhere, and no value of x" in examine(half, CONV2D).verdicts[0].diagnosis
+
+
+MASK, SHARES = "& ((1 << BITS) - 1)", "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)"
+ENDS = "first = split * steps * BLOCK_K\n    last = min(first + steps * BLOCK_K, K)"
+FUSED = [
+    (FUSED_DW, MASK, "& -1", "without a mask"),
+    (BUSY_DW, MASK, "& BITS", "from & BITS"),
+    (PACKED_ALONG_K, MASK, "& -1", "without a mask"),
+    (PACKED_ALONG_K, MASK, "& BITS", "from & BITS"),
+    (
+        FUSED_DW, "minimum[:, :, None] + scale[:, :, None] * codes",
+        "(minimum[:, :, None] + codes) * scale[:, :, None]", "multiply first",
+    ),
+    (
+        PACKED_ALONG_K, "minimum[None, :] + scale[None, :] * codes",
+        "(minimum[None, :] + codes) * scale[None, :]", "multiply first",
+    ),
+    (PACKED_ALONG_K, "g * blocks * 16 * F + k", "g * K + k", "a row has K'"),
+    (SPLIT_K, SHARES, "tl.cdiv(K, BLOCK_K) // SPLITS", "rounds down"),
+    (SPLIT_K, "min(first + steps * BLOCK_K, K)", "K", "went on to K"),
+    (
+        SPLIT_K, "min(first + steps * BLOCK_K, K)", "min(first + steps * BLOCK_K, K // SPLITS)",
+        "parts[1] is 0 everywhere, and the rest is correct",
+    ),
+    (
+        SPLIT_K, ENDS, "rows = tl.cdiv(K, SPLITS)\n    first = split * rows\n    last = min(first + rows, K)",
+        "aren't whole blocks",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("puzzle, right, wrong, says", FUSED)
+def test_a_slip_of_the_fused_matmul_is_named(puzzle, right, wrong, says):
+    source = kernel_sources()[puzzle.name]
+    assert right in source
+    kernel = define(source.replace(right, wrong), "<a slip>")
+    verdict = examine(kernel, puzzle, until_failure=True).verdicts[0]
+    assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+def test_words_past_the_end_of_their_row_are_not_taken_for_later_rows():
+    source = kernel_sources()["once_per_group"].replace("i = start // 8 +", "i = start +")
+    verdict = examine(define(source, "<words of codes>"), ONCE_PER_GROUP, until_failure=True).verdicts[0]
+    assert verdict.kind == "out of bounds", verdict
+    assert "lanes for columns 16 to 17 are on, but a row of weight has K//8 = 16 columns" in verdict.diagnosis
+    assert "the tile moves 16 columns, but it has 2" in verdict.diagnosis
+
+
+WORDS = ("weight_rows + k // 8, mask=mask, other=0", "offset_rows + g // 8, mask=mask, other=0")
+SCALES, ACTIVATION = "scale_rows + g, mask=mask, other=0.0", "(k < K) & (offs_n < N), other=0.0"
+
+
+@pytest.mark.parametrize(
+    "loads, blamed",
+    [
+        (WORDS, ""),
+        ((*WORDS, SCALES), "scale_ptr"),
+        ((*WORDS, ACTIVATION), "activation_ptr"),
+        ((*WORDS, SCALES, ACTIVATION), "scale_ptr"),
+    ],
+)
+def test_codes_of_masked_lanes_may_be_any_and_are_not_blamed(loads, blamed):
+    source = kernel_sources()["quantized_matmul"]
+    for load in loads:
+        assert source.count(load) == 1
+        source = source.replace(load, load.partition(", other=")[0])
+    report = examine(define(source, "<no other>"), QUANTIZED_MATMUL, until_failure=True)
+    assert report.ok if not blamed else f"the load of {blamed} masks off" in report.verdicts[0].message

@@ -244,6 +244,7 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
         _transposed,
         _slip,
         _zero,
+        _zero_parts,
         _cut_off,
         _off_by,
         _one_step,
@@ -372,6 +373,21 @@ def _slips(w: _Wrong) -> list[str]:
 
 def _zero(w: _Wrong) -> str:
     return "" if w.got.any() else ZERO
+
+
+def _zero_parts(w: _Wrong) -> str:
+    """Check whether some parts of the result are 0 everywhere, such as those of some splits."""
+    if w.got.dim() < 3:
+        return ""
+    zero = ~w.got.flatten(1).any(1) & w.value.flatten(1).any(1)  # [parts]
+    if not zero.any() or w.wrong[~zero].any():
+        return ""
+    name, places = w.expected.argument.name, zero.nonzero().flatten().tolist()
+    if len(places) == 1:
+        return f"{name}[{places[0]}] is 0 everywhere, and the rest is correct: is its loop empty?"
+    listed = ", ".join(map(str, places[:-1]))
+    listed += f" and {places[-1]}"
+    return f"{name}[i] is 0 everywhere for i = {listed}, and the rest is correct: are their loops empty?"
 
 
 def _cut_off(w: _Wrong) -> str:
@@ -510,6 +526,8 @@ def _per_row(w: _Wrong) -> str:
     if _constant(factor, unsure) or ((factor - 1).abs() <= unsure).all():
         return ""
     low, high = float(factor.min()), float(factor.max())
+    if ((factor == 0) | ((factor - 1).abs() <= unsure)).all():  # some rows are missing: it's no factor
+        return ""
     text = f"{PER_ROW}, {low:.4g} to {high:.4g}"
     axis = w.expected.argument.dims[-1]
     ragged = w.case.numbers.get(axis, 0) % w.case.numbers.get(f"BLOCK_{axis}", 1)

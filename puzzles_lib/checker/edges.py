@@ -34,8 +34,32 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     alike = [a for a in ran.accesses if a.site == access.site and a.argument == access.argument]
-    why = _either_alone(access, alike, argument, case) or _not_compared(access, argument, puzzle, case)
+    why = _either_alone(access, alike, argument, case) or _moved_too_far(access, alike, argument, case)
+    why = why or _not_compared(access, argument, puzzle, case)
     return replace(verdict, diagnosis=why) if why else None
+
+
+def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, case: Case) -> str:
+    """Say that a tile moves along its rows by more columns than it has, and past their end; "" if not.
+
+    The addresses alone look like those of later rows. But the tile would then overlap with the one before it,
+    and its mask compares the rows. alike: all accesses of this line, in the order of the run.
+    """
+    own = [each for each in alike if each.program == access.program]
+    place = next(i for i, each in enumerate(own) if each is access)
+    ends = _edges(own[0], argument, case)
+    if not place or len(ends) != len(NOUNS) or any(a.elements.shape != access.elements.shape for a in own):
+        return ""
+    firsts = [int(each.elements.flat[0]) for each in own[: place + 1]]
+    (_, rows, _, across, _), (_, _, size, along, columns) = ends
+    step, height, width = firsts[1] - firsts[0], access.elements.shape[across], access.elements.shape[along]
+    is_even = set(np.diff(firsts).tolist()) == {step}
+    if not is_even or not width < step < height * size or f"< {rows}" not in access.site.source:
+        return ""
+    lanes = _lanes_on(
+        "column", argument.dims[-1], size, columns + firsts[-1] - firsts[0], argument, of="a row of "
+    )
+    return f"{lanes}: from one iteration to the next, the tile moves {step} columns, but it has {width}"
 
 
 def stored_past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
@@ -101,11 +125,12 @@ def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, c
     return f"{', and '.join(told)}: combine the comparisons with &, not with |" if decided and told else ""
 
 
-def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument) -> str:
-    last = int(numbers.max())
-    lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
+def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:
+    """Return which lanes past the end are on. of: what has as many, if it isn't the tensor."""
+    first, last = max(size, int(numbers.min())) if of else size, int(numbers.max())
+    lanes = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     has = f"{dim} = {size}" if dim != str(size) else dim
-    return f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
+    return f"lanes for {lanes} are on, but {of}{argument.name} has {has} {noun}{'s' * (size != 1)}"
 
 
 def _edges(access: Access, argument: Argument, case: Case) -> list[tuple[str, str, int, int, np.ndarray]]:

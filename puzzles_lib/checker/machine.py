@@ -4,7 +4,7 @@ from puzzles_lib.binding import bind
 from puzzles_lib.checker import launches
 from puzzles_lib.checker.report import GoalResult, Verdict
 from puzzles_lib.compiler import find_target, specialised
-from puzzles_lib.goal import MEASURES, Goal, Once, Want, named
+from puzzles_lib.goal import MEASURES, Goal, Once, Want, named, shown
 from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.measures import Reading, measure
 from puzzles_lib.puzzle import Puzzle
@@ -40,8 +40,11 @@ def _judged(kernel: object, puzzle: Puzzle, goal: Goal, case: int) -> GoalResult
         return GoalResult(goal.launch(case), verdict=refused, look=look)
     readings = [(want, measure(want.measure, compiled)) for want in goal.wants]
     missed = next((pair for pair in readings if not pair[0].is_met_by(pair[1].number)), None)
-    told = "; ".join(f"{MEASURES[want.measure]}: {want.told(found.number)}" for want, found in readings)
-    return GoalResult(goal.launch(case), told, _verdict(*missed, compiled) if missed else None, look)
+    told = [f"{MEASURES[want.measure]}: {want.told(found.number)}" for want, found in readings]
+    told += [f"{MEASURES[name]}: {shown(name, measure(name, compiled).number)}" for name in goal.shows]
+    return GoalResult(
+        goal.launch(case), "; ".join(told), _verdict(*missed, compiled) if missed else None, look
+    )
 
 
 def _judged_together(kernel: object, puzzle: Puzzle, goal: Once) -> GoalResult:

@@ -416,7 +416,12 @@ class Report:
         return Row(case.status, f"{label}{unlisted}{place}{fault}")
 
     def _notes(self) -> list[str]:
-        return [f"({self._least()})", *self.notes] if self.ok else [*self.notes]
+        return [f"({self._least()})", *self.notes] if self._has_costs else [*self.notes]
+
+    @property
+    def _has_costs(self) -> bool:
+        """Whether bytes are shown, which those of cases without data aren't."""
+        return self.ok and any(case.bytes_least for case in self.cases if not case.drawn)
 
     def _least(self) -> str:
         """Return what the numbers in the costs mean."""
@@ -455,7 +460,7 @@ class Report:
             style = f"margin:0.3em 0;{_CODE}"
             body += f'<table style="{style}">{head}{"".join(rows)}</table>'
         body += "".join(_shown(row) for row in table)
-        notes = [f"{self._least()}."] if self.ok else []
+        notes = [f"{self._least()}."] if self._has_costs else []
         for note in [*notes, *self.notes]:
             body += f'<div style="opacity:0.8">{html.escape(note)}</div>'
         body += self.cheer.html() if self.cheer else ""

@@ -163,6 +163,10 @@ def _programs(compiled: Stages) -> Reading:
     return Reading(resident(*needs), one_more(*needs))
 
 
+def _registers(compiled: Stages) -> Reading:
+    return Reading(compiled.registers)
+
+
 def _shared(compiled: Stages) -> Reading:
     return Reading(compiled.shared_bytes, "the tiles of several iterations are there at the same time")
 
@@ -201,6 +205,7 @@ _MEASURED: Mapping[str, Callable[[Stages], Reading]] = {
     "spills": _spills,
     "moves": _moves,
     "programs": _programs,
+    "registers": _registers,
     "shared": _shared,
     "products": _products,
     "float atomics": _float_atomics,

@@ -277,6 +277,13 @@ def divf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
 _COPIES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans")
 
 
+def _was_integer(value: Value) -> bool:
+    """Return whether a float is an integer that was converted."""
+    while value.maker is not None and value.maker.name in _COPIES:
+        value = value.maker.operands[0]
+    return value.maker is not None and value.maker.name in ("arith.sitofp", "arith.uitofp")
+
+
 def _is_whole(value: Value) -> bool:
     """Return whether a float is an integer that was converted, a constant, or a quotient of these."""
     while value.maker is not None and value.maker.name in _COPIES:
@@ -447,7 +454,22 @@ def clampf(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes) 
 # ---- floats that the compiler computes in one step
 
 
-@operation("arith.mulf")
+def of_product(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Labels:
+    """Return labels as `of_all` does, but an undefined integer that was converted is finite: times 0 it's 0.
+
+    If the other factor is undefined, too, that one is to blame: it can be NaN.
+    """
+    if step.row.name not in ("float32", "bfloat16", "float64"):  # an integer can be too large for the others
+        return of_all(machine, step, x, y)
+    left, right = x.labels, y.labels
+    if left is not None and _was_integer(step.op.operands[0]):
+        left = where((y.data != 0) & (True if y.labels is None else y.labels == 0), left)
+    elif right is not None and _was_integer(step.op.operands[1]):
+        right = where((x.data != 0) & (True if x.labels is None else x.labels == 0), right)
+    return joined(left, right)
+
+
+@operation("arith.mulf", labels=of_product)
 def mulf(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Lanes:
     machine.memory.flops += step.size
     row = step.row

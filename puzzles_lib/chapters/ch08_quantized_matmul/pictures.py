@@ -183,6 +183,63 @@ def fold(codes: tuple[int, ...] = CODES) -> Picture:
     )
 
 
+_LARGE, _SMALL = (-2.9, 1.6, 4.4, 0.8), (-0.2, 0.05, 0.12, 0.23)  # two groups of one row
+
+
+def rulers() -> Picture:
+    """Draw the weights of two groups on a ruler for the whole row, and those of one on a ruler of its own."""
+    figure, ax = new_sheet(26, 13.4, unit=0.31)
+    row = _ruler(ax, 3.3, 0.5, 6, ((_LARGE, SKY), (_SMALL, ORANGE)))
+    own = _ruler(ax, 9.9, 0.03, 7, ((_SMALL, ORANGE),))
+    label(ax, 1.0, 0.7, "one ruler for the row: scale 0.5, offset 6", align="left", fontsize=11)
+    label(ax, 1.0, 7.3, "a ruler for group 1 alone: scale 0.03, offset 7", align="left", fontsize=11)
+    zero = row[1]
+    text = "all of group 1 falls on the mark of zero"
+    label(ax, _place(zero[0]), 5.5, text, fontsize=9, color=FAINT)
+    label(ax, 25.0, 0.7, "blue: group 0    orange: group 1", align="right", fontsize=9, color=FAINT)
+    text = "(drawn about 17 times as large; the codes are the numbers at the marks)"
+    label(ax, 13, 12.6, text, fontsize=9, color=FAINT)
+    return Picture(
+        figure,
+        f"Two rulers with 16 marks, 0 to 15. Group 0 of a row has the weights {_listed(_LARGE)}, group 1 "
+        f"{_listed(_SMALL)}. A ruler for the whole row has scale 0.5 and offset 6. On it, group 0 gets the "
+        f"codes {_listed(row[0])}. Group 1 gets {_listed(zero)}, so all its weights become 0. On a "
+        f"ruler of its own, with scale 0.03 and offset 7, group 1 gets {_listed(own[0])}.",
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _place(mark: float) -> float:
+    """Return where a ruler's mark is on the sheet."""
+    return 2.0 + 22.0 * mark / 15
+
+
+def _ruler(
+    ax: Axes, y: float, scale: float, offset: int, groups: Sequence[tuple[Sequence[float], str]]
+) -> list[list[int]]:
+    """Draw a ruler, and how weights of groups fall on its marks. Returns the codes of each group."""
+    box(ax, _place(-0.6), y, _place(15.6) - _place(-0.6), 1.7, color=PALE, edge=INK)
+    for mark in range(16):
+        x, is_zero = _place(mark), mark == offset
+        ax.plot([x, x], [y, y + 0.45], color=INK, linewidth=2.2 if is_zero else 1)
+        label(ax, x, y + 1.05, str(mark), fontsize=9, weight="bold" if is_zero else "normal")
+    label(ax, _place(offset), y - 1.75, "zero", fontsize=9, color=FAINT)
+    found = []
+    for weights, color in groups:
+        codes = [round(weight / scale) + offset for weight in weights]
+        for weight, code in zip(weights, codes, strict=True):
+            x = _place(weight / scale + offset)
+            ax.plot([x, _place(code)], [y - 1.0, y], color=INK, linewidth=0.8)
+            ax.scatter(x, y - 1.0, s=42, color=color, edgecolor=INK, linewidth=0.8, zorder=3)
+            if scale < 0.1 or color == SKY:  # there's room
+                label(ax, x, y - 1.75, f"{weight:g}", fontsize=9)
+        found.append(codes)
+    return found
+
+
 def dequantize(codes: tuple[int, ...] = CODES) -> Picture:
     """Draw codes, minus offset, times scale: one word with GROUP = 4."""
     group, offsets, scales = 4, (3, 7), (0.5, 0.25)
@@ -440,4 +497,4 @@ def road(kernel: object) -> Picture:
     )
 
 
-__all__ = ["dequantize", "fold", "groups", "once", "pack", "road", "sign", "word"]
+__all__ = ["dequantize", "fold", "groups", "once", "pack", "road", "rulers", "sign", "word"]

@@ -87,6 +87,7 @@ QUESTIONS = (
                 "Field 7 is correct. Take one of the others: which bits does the shift bring down, too?",
             ),
         ),
+        why="All other fields have codes above them, and >> brings these down, too.",
     ),
     Question(
         "ch08-q2",
@@ -100,6 +101,10 @@ QUESTIONS = (
                 "They have up to eight groups. One more case passes for another reason: see its inputs.",
             ),
             Nudge(
+                lambda given, right: not given,
+                "Some cases do pass. Where is one word's room for eight offsets enough?",
+            ),
+            Nudge(
                 lambda given, right: given < right,
                 "Correct so far, but more cases pass. Where is one word's room for eight offsets enough?",
             ),
@@ -108,6 +113,7 @@ QUESTIONS = (
                 "At least one of them has rows of more than eight groups, and its offsets aren't all alike.",
             ),
         ),
+        why="In cases 0 and 4, a row has up to eight groups. In case 5, all offsets are 0.",
     ),
     Question(
         "ch08-q3",
@@ -134,6 +140,7 @@ QUESTIONS = (
                 "That's how many loads of words there are. How many are they per word?",
             ),
         ),
+        why="Eight lanes load it in each of two programs.",
     ),
     Question(
         "ch08-q4",
@@ -156,6 +163,7 @@ QUESTIONS = (
                 "That counts the float32 twice, which is correct. But 12b has to read the code, too.",
             ),
         ),
+        why="12b reads 0.5 bytes and writes 4, and the matmul reads 4. That's 8.5 instead of 0.5.",
     ),
     Question(
         "ch08-q5",
@@ -173,6 +181,7 @@ QUESTIONS = (
                 "That's one per weight, as in 12c. In the sum of one result, what doesn't depend on k?",
             ),
         ),
+        why="There's one multiplication per result of the tile: the scale multiplies the sum.",
     ),
     Question(
         "ch08-q6",
@@ -195,6 +204,7 @@ QUESTIONS = (
                 "The GPU answers eight lanes with one read already, so this saves less than you'd think.",
             ),
         ),
+        why="It's the only change that brings the dot to the tensor cores.",
     ),
     Question(
         "ch08-q7",
@@ -220,5 +230,6 @@ QUESTIONS = (
                 "That's within a group. But then a group takes several iterations, and each loads its scale.",
             ),
         ),
+        why="Tiles of 16 rows make 256 programs, and tiles of 32 rows only 128.",
     ),
 )

@@ -256,8 +256,8 @@ def spread(
     )
 
 
-def down_a_column(bits: int = 2) -> Picture:
-    """Draw the production format: one 16-bit word from eight rows of one column."""
+def down_a_column(bits: int = 2, name: str = "c") -> Picture:
+    """Draw the production format: one 16-bit word from eight rows of one column. name: that of columns."""
     fields = 16 // bits
     figure, ax = new_sheet(24, fields + 3.0)
     top, width, column, r = 1.2, 0.62, 5, 3
@@ -265,8 +265,8 @@ def down_a_column(bits: int = 2) -> Picture:
         colors = [PALE] * 12
         colors[column] = FIELDS[j % 2]
         row = cells(ax, [""] * 12, x=6.0, y=top + 1.02 * j, width=width, height=0.9, colors=colors)
-        name = f"row {16 * j + r}" if j else f"row r = {r}"
-        label(ax, 5.7, row.y + 0.45, name, align="right")
+        number = f"row {16 * j + r}" if j else f"row r = {r}"
+        label(ax, 5.7, row.y + 0.45, number, align="right")
         text = f"field {j}: bits {bits * j}, {bits * j + 1}"
         if j == fields - 1:
             text += ", the sign"
@@ -274,8 +274,8 @@ def down_a_column(bits: int = 2) -> Picture:
         arrow(ax, (start, row.y + 0.45), (start + 1.6, row.y + 0.45))
         box(ax, start + 1.8, row.y, 6.6, 0.9, text, color=FIELDS[j % 2])
     middle = 6.0 + (column + 0.5) * width
-    label(ax, middle, top - 0.3, f"column c = {column}", align="bottom")
-    label(ax, 19.0, top - 0.3, "one int16 word [r, c]", align="bottom")
+    label(ax, middle, top - 0.3, f"column {name} = {column}", align="bottom")
+    label(ax, 19.0, top - 0.3, f"one int16 word [r, {name}]", align="bottom")
     foot = f"a block of 16 × {fields} = {16 * fields} rows becomes 16 rows of words, as wide as before"
     label(ax, 12, top + 1.02 * fields + 0.8, foot)
     rows = ", ".join(str(16 * j + r) for j in range(fields))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from puzzles_lib.drawing.colours import INK, ORANGE, PALE, SKY, YELLOW
-from puzzles_lib.drawing.sheet import Picture, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 
 OPEN, SHUT = SKY, PALE  # the gradient passes; it does not
 X = (0.5, -1.0, 0.0, 2.0, -0.5, 3.0, 1.5, -2.0)
@@ -68,7 +68,7 @@ def saved() -> Picture:
         told.append(f"{name}: {first + second:.2f} GB")
     ax.set_yticks(range(len(KEPT)), [name for name, _, _ in KEPT])
     ax.invert_yaxis()
-    ax.set_xlim(0, 1)
+    ax.set_xlim(0, 0.8)
     ax.set_xlabel(f"GB kept for the backward pass: {LAYER[0]} tokens of {LAYER[1]} values")
     ax.legend(title="kept for", fontsize=9, title_fontsize=9, frameon=False, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
@@ -76,6 +76,37 @@ def saved() -> Picture:
         figure,
         f"Bars of the memory kept for backward after a ReLU with {LAYER[0]} tokens of {LAYER[1]} values, for "
         f"the linear layer, the ReLU or both. {'; '.join(told)}.",
+    )
+
+
+def layer() -> Picture:
+    """Draw what flows forward and backward through a ReLU and a linear layer; both keep something."""
+    figure, ax = new_sheet(24, 9.4)
+    relu, linear, wide = 5.0, 14.0, 5.0
+    for y, title, names in ((0.8, "forward", ("x", "y", "z")), (6.6, "backward", ("dx", "dy", "dz"))):
+        label(ax, 0.3, y - 0.4, title, align="left", fontsize=11)
+        for x, name in ((relu, "ReLU"), (linear, "linear")):
+            box(ax, x, y, wide, 1.6, name, color=SKY, edge=INK)
+        places = ((1.6, relu), (relu + wide, linear), (linear + wide, 22.4))
+        for (start, end), name in zip(places, names, strict=True):
+            ends = ((start + 0.2, y + 0.8), (end - 0.2, y + 0.8))
+            arrow(ax, *(ends if title == "forward" else ends[::-1]))
+            label(ax, (start + end) / 2, y + 0.4, name, align="bottom", fontsize=11)
+    for x, what in ((relu, "what for dx?"), (linear, "what for dW?  (and W)")):
+        middle = x + wide / 2
+        box(ax, x, 3.7, wide, 1.6, "?", color=YELLOW, edge=INK, fontsize=13)
+        arrow(ax, (middle, 2.5), (middle, 3.6))
+        arrow(ax, (middle, 5.4), (middle, 6.5))
+        label(ax, x + wide + 0.3, 4.5, what, align="left", fontsize=9)
+    label(ax, 0.3, 4.5, "kept", align="left", fontsize=11)
+    arrow(ax, (linear + wide / 2, 8.3), (linear + wide / 2, 9.0))
+    label(ax, linear + wide / 2 + 0.3, 8.8, "dW", align="left", fontsize=11)
+    return Picture(
+        figure,
+        "Forward, x goes through the ReLU, which makes y, and y through the linear layer, which makes z. "
+        "Backward, dz goes through the linear layer, which makes dW and dy, and dy through the ReLU, which "
+        "makes dx. Each of the two keeps something from the forward pass: a question mark for dx, and one "
+        "for dW, next to the weight W.",
     )
 
 
@@ -132,4 +163,4 @@ def _list(values: Sequence[float]) -> str:
     return ", ".join(f"{v:g}" for v in values)
 
 
-__all__ = ["bits", "saved", "times"]
+__all__ = ["bits", "layer", "saved", "times"]

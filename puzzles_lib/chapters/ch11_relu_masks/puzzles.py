@@ -37,7 +37,7 @@ def relu_pack(
     """
     y = torch.relu(x)
     dy = torch.ones_like(x)
-    passes = torch.ops.aten.threshold_backward(dy, y, 0)  # 1, or 0 if it doesn't pass
+    passes = torch.ops.aten.threshold_backward(dy, y, 0)  # relu's backward: 1 or 0
     padded = torch.nn.functional.pad(passes.int(), (0, -x.shape[1] % 32))
     bits = padded.unflatten(1, (-1, 32))  # [M, W, 32]
     mask = (bits << torch.arange(32, dtype=torch.int32)).sum(2, dtype=torch.int32)

@@ -49,6 +49,11 @@ def _early_enough() -> set[str]:
     return {letter for letter, offset in offsets.items() if int(offset) == 80000 * 28672 + 5}
 
 
+def _times_as_many_bytes() -> float:
+    """Return the bytes that torch's backward moves per element, in those of ours."""
+    return (2 + 2 + 2) / (2 + 1 / 8 + 2)
+
+
 QUESTIONS = (
     Question(
         id="ch11-q2",
@@ -93,6 +98,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v[1] == 8 * r[1], "Your second number is in bits. Convert it to bytes."),
         ),
         nudge="Count the elements. Autograd keeps two bytes for each, the mask an eighth of a byte.",
+        why="Each element has two bytes, and one byte of a mask is enough for eight elements.",
     ),
     Question(
         id="ch11-q6",
@@ -121,8 +127,9 @@ QUESTIONS = (
     ),
     Question(
         id="ch11-q8",
-        asks="Are z and dx as torch's, how far is dweight off, and how many bytes are kept? Until backward "
-        "runs and returns both gradients, there's nothing to compare.",
+        asks="Are z and dx as torch's, how far is dweight off, and how many bytes are kept? Your forward and "
+        "backward must run, and backward must return both gradients. If one of them fails, a line above says "
+        "where.",
         right=lambda: (True, True, 0.27, _bytes_of_a_layer(), UNKNOWN),
         kind=tuple,
         nudges=(
@@ -194,6 +201,7 @@ QUESTIONS = (
         ),
         nudge="Write down the six codes: y rounded to a whole number. Where is y above 0, and the code "
         "isn't?",
+        why="0.1 and 0.4 are rounded to code 0.",
     ),
     Question(
         id="ch11-q10",
@@ -211,13 +219,14 @@ QUESTIONS = (
             ),
         ),
         nudge="If one of two factors is an int64, their product is, too. Which products here are int64?",
+        why="In a and c, row * N is an int32 product, and 80000 * 28672 doesn't fit.",
     ),
     Question(
         id="ch11-q11",
         asks="Per element, ours reads 2 bytes and a bit and writes 2 bytes. Torch's reads y in bfloat16 "
         "instead "
         "of the bit. How many times as many bytes does torch's move, with two decimals?",
-        right=lambda: round((2 + 2 + 2) / (2 + 1 / 8 + 2), 2),
+        right=lambda: round(_times_as_many_bytes(), 2),
         kind=float,
         nudges=(
             Nudge(
@@ -225,13 +234,19 @@ QUESTIONS = (
                 "y is 16 times as large as the mask. But both kernels also move dy and dx.",
             ),
             Nudge(lambda v, r: v < 1, "Torch's moves more, so the factor is above 1."),
-            Nudge(lambda v, r: abs(v - 6 / 5) < 0.06, "A bit isn't a byte. How many bytes is it?"),
+            Nudge(
+                lambda v, r: abs(v - 6 / 4) < 0.02,
+                "That's 6 bytes over 4, so one bit per element is missing. How many bytes is a bit?",
+            ),
+            Nudge(lambda v, r: abs(v - 6 / 5) < 0.04, "A bit isn't a byte. How many bytes is it?"),
             Nudge(
                 lambda v, r: abs(v - 4 / 2.125) < 0.06,
                 "You counted what is read. Both kernels also write dx.",
             ),
         ),
-        nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide.",
-        same=lambda v, r: abs(v - r) < 0.06,
+        nudge="Add up the bytes per element for each kernel: what it reads, and what it writes. Then divide, "
+        "and answer with two decimals.",
+        same=lambda v, r: abs(v - _times_as_many_bytes()) < 0.006,
+        why="Torch's moves 6 bytes, ours 4.125.",
     ),
 )

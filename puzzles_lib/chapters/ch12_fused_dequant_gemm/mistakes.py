@@ -350,7 +350,7 @@ MISTAKES = (
             "first + steps * BLOCK_K": "first + rows",
         },
         kind="values",
-        says="1–3 along SPLITS",
+        says="aren't whole blocks",
     ),
     Mistake(
         SPLIT_K,
@@ -370,7 +370,7 @@ MISTAKES = (
         "Blocks divided by splits, rounded down: the remaining blocks are lost.",
         {"tl.cdiv(tl.cdiv(K, BLOCK_K), SPLITS)": "tl.cdiv(K, BLOCK_K) // SPLITS"},
         kind="values",
-        says="parts[0, 0, 0]",
+        says="rounds down",
     ),
     Mistake(
         SPLIT_K,
@@ -405,7 +405,7 @@ MISTAKES = (
         "Each split goes on to K.",
         {"range(first, last": "range(first, K"},
         kind="values",
-        says="0 along SPLITS",
+        says="went on to K",
     ),
     Mistake(
         SPLIT_K,
@@ -531,7 +531,7 @@ MISTAKES = (
             "minimum_ptr + g * blocks * 16 * F": "minimum_ptr + g * K",
         },
         kind="values",
-        says="64–90 along CIN",
+        says="a row has K'",
     ),
     Mistake(
         PACKED_ALONG_K,

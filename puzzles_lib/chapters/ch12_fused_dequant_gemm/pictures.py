@@ -239,11 +239,13 @@ def splits(K: int = 83, BLOCK_K: int = 16, SPLITS: int = 4) -> Picture:
 def wanted(BITS: int = 4) -> Picture:
     """Draw a word along a row, a word along K, and what a thread has to give the tensor cores."""
     rows, columns = 16, 32 // BITS
-    figure, ax = new_sheet(25, 12.2, unit=0.36)
+    figure, ax = new_sheet(25, 13.0, unit=0.36)
     thread = {(k, 3) for k in (2, 3, 10, 11)}  # thread 1 of a quarter warp: k = 2t, 2t+1, 2t+8, 2t+9
+    *some, last = [str(16 * j) for j in range(1, 16 // BITS)]
+    below = f"(fields 1 to {len(some) + 1} are {', '.join(some)} and {last} rows below)"
     panels = (
-        ("packed along the row", lambda k, n: k == 2, f"one {BITS}-bit word: {columns} columns of one row"),
-        ("packed along K", lambda k, n: (k, n) in thread, "four words: field j of each"),
+        ("packed along the row", lambda k, n: k == 2, f"one word: its {columns} fields are\nin one row"),
+        ("packed along K", lambda k, n: (k, n) in thread, f"four words: field 0 of each\n{below}"),
     )
     for number, (name, mine, foot) in enumerate(panels):
         left, top, width, height = 3.2 + 12.4 * number, 1.8, 0.95, 0.52
@@ -256,15 +258,16 @@ def wanted(BITS: int = 4) -> Picture:
         for k in (0, 2, 3, 10, 11, 15):
             y = block.y + (k + 0.5) * height
             label(ax, left - 0.2, y, f"k={k}", align="right", fontsize=9, color=FAINT)
-        label(ax, middle, block.bottom + 0.7, foot)
-    text = "yellow: what a thread has.  ●: what the tensor cores need from it"
-    label(ax, 12.5, 11.7, text)
+        label(ax, middle, block.bottom + 1.0, foot, fontsize=10)
+    text = "yellow: what a thread loads.  ●: what the tensor cores need from thread t = 1"
+    label(ax, 12.5, 12.5, text)
     return Picture(
         figure,
         f"16 rows of x̂ by {columns} columns, twice. Four values are marked that one thread has to give the "
         f"tensor cores: column 3, rows 2, 3, 10 and 11. Packed along the row, a thread that loads a word has "
         f"{columns} columns of row 2, and only one of them is marked. Packed along K, it loads the words at "
-        f"the marked places, and field j of each word is exactly what dot j needs from it.",
+        f"the marked places: field 0 of each is here, and the other fields are {', '.join(some)} and {last} "
+        f"rows below. Field j of each word is exactly what dot j needs from it.",
     )
 
 

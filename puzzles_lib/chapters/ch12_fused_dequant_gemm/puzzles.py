@@ -1,6 +1,6 @@
 """Chapter 12: the weight gradient from packed activations, unpacked inside the matmul."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 
 import torch
@@ -160,6 +160,43 @@ def _flattened(axes: tuple[int, ...], turned: bool = False) -> Callable:
     return slip
 
 
+def _unpacked_with(
+    *, mask: Callable[[int], int] = lambda BITS: 2**BITS - 1, before: bool = False
+) -> Callable:
+    """Return a spec that keeps `mask` of a shifted word, or adds the minimum to the code before scaling."""
+
+    def slip(
+        dy: Tensor, words: Tensor, scale: Tensor, minimum: Tensor, CIN: int, BITS: int, GROUP: int
+    ) -> Tensor:
+        shifts = BITS * torch.arange(32 // BITS, dtype=torch.int32)
+        codes = (words[:, :, None] >> shifts & mask(BITS)).flatten(1)[:, :CIN]
+        g = torch.arange(CIN) // GROUP  # [CIN]
+        return dy.mT @ _decoded(codes, scale[:, g], minimum[:, g], before)
+
+    return slip
+
+
+def _decoded(codes: Tensor, scale: Tensor, minimum: Tensor, before: bool) -> Tensor:
+    """Return x, rounded to bfloat16. before: whether the minimum is added before scaling."""
+    x = scale * (codes + minimum) if before else minimum + scale * codes
+    return x.to(torch.bfloat16).to(scale.dtype)
+
+
+_FIELD_SLIPS = {
+    "you'd get these values from codes without a mask: a field is the lowest BITS bits of the shifted word": {
+        "mask": lambda BITS: -1
+    },
+    "you'd get these values from & BITS, which is a number and no mask: & ((1 << BITS) - 1)": {
+        "mask": lambda BITS: BITS
+    },
+    "you'd get these values from scale * (code + minimum): multiply first, then add the minimum": {
+        "before": True
+    },
+}
+"""Ways to get a wrong x from a word, and what is different in them."""
+FIELD_SLIPS = {text: _unpacked_with(**what) for text, what in _FIELD_SLIPS.items()}
+
+
 _READ_AS_COUT_BY_K = "it is what you get if dy is read as [COUT, K]: row k starts at k * COUT"
 _FIELDS_FIRST = (
     "in each tile, all fields 0 come first, then all fields 1: "
@@ -198,6 +235,7 @@ FUSED_DW = Puzzle(
     slips={
         _READ_AS_COUT_BY_K: _dy_as_cout_by_k,
         _FIELDS_FIRST: _flattened((0, 2, 1)),
+        **FIELD_SLIPS,
     },
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
@@ -270,6 +308,7 @@ BUSY_DW = Puzzle(
         _READ_AS_COUT_BY_K: _dy_as_cout_by_k,
         _FIELDS_FIRST: _flattened((0, 2, 1)),
         _FIELDS_LAST: _flattened((1, 0, 2), turned=True),
+        **FIELD_SLIPS,
     },
     hard={text: case.but(BLOCK_K=32) for text, case in FUSED_DW.hard.items()},
     contract=_least_block_k(FUSED_DW.contract, 32),
@@ -296,14 +335,78 @@ def split_k(
     cdiv(blocks, SPLITS) of them, one split after the other. The last splits may be
     short, or empty: then their sums are 0. The sum of all parts is dW.
     """
-    K = dy.shape[0]
-    rows = BLOCK_K * triton.cdiv(triton.cdiv(K, BLOCK_K), SPLITS)  # per split
-    parts = []
-    for split in range(SPLITS):
-        k = torch.arange(K) // rows == split  # [K]
-        packed = words[k], scale[k], minimum[k]
-        parts.append(fused_dw(dy[k], *packed, CIN, BITS, GROUP))
+    rows = BLOCK_K * triton.cdiv(triton.cdiv(dy.shape[0], BLOCK_K), SPLITS)  # per split
+    shares = [range(split * rows, (split + 1) * rows) for split in range(SPLITS)]
+    return _parts(shares, dy, words, scale, minimum, CIN, BITS, GROUP)
+
+
+def _parts(
+    shares: Sequence[range],
+    dy: Tensor,
+    words: Tensor,
+    scale: Tensor,
+    minimum: Tensor,
+    CIN: int,
+    BITS: int,
+    GROUP: int,
+) -> Tensor:
+    """Return the sums over some of K's rows each."""
+    K, parts = dy.shape[0], []
+    for share in shares:
+        k = slice(min(share.start, K), min(share.stop, K))
+        parts.append(fused_dw(dy[k], words[k], scale[k], minimum[k], CIN, BITS, GROUP))
     return torch.stack(parts)
+
+
+def _shared_out(shares: Callable[[int, int, int], Sequence[range]]) -> Callable:
+    """Return `split_k` with other shares, for K, SPLITS and BLOCK_K."""
+
+    def slip(
+        dy: Tensor,
+        words: Tensor,
+        scale: Tensor,
+        minimum: Tensor,
+        CIN: int,
+        BITS: int,
+        GROUP: int,
+        SPLITS: int,
+        BLOCK_K: int,
+    ) -> Tensor:
+        K = dy.shape[0]
+        return _parts(shares(K, SPLITS, BLOCK_K), dy, words, scale, minimum, CIN, BITS, GROUP)
+
+    return slip
+
+
+def _by_rows(K: int, SPLITS: int, BLOCK_K: int) -> list[range]:
+    """Return shares of K / SPLITS rows, rounded up, each read in whole blocks."""
+    rows = triton.cdiv(K, SPLITS)
+    owned = [(min(split * rows, K), min((split + 1) * rows, K)) for split in range(SPLITS)]
+    return [range(first, first + triton.cdiv(last - first, BLOCK_K) * BLOCK_K) for first, last in owned]
+
+
+def _by_few_blocks(K: int, SPLITS: int, BLOCK_K: int) -> list[range]:
+    """Return shares of blocks / SPLITS blocks, rounded down."""
+    rows = triton.cdiv(K, BLOCK_K) // SPLITS * BLOCK_K
+    return [range(split * rows, (split + 1) * rows) for split in range(SPLITS)]
+
+
+def _to_the_end(K: int, SPLITS: int, BLOCK_K: int) -> list[range]:
+    """Return shares that begin in the right place, and end at K."""
+    rows = triton.cdiv(triton.cdiv(K, BLOCK_K), SPLITS) * BLOCK_K
+    return [range(split * rows, K) for split in range(SPLITS)]
+
+
+SHARE_SLIPS = {
+    "you'd get these values from shares of K / SPLITS rows, which aren't whole blocks: "
+    "divide the number of blocks by SPLITS": _shared_out(_by_rows),
+    "you'd get these values from a division that rounds down, so the last blocks are in no split: "
+    "round up the number of blocks and each split's share": _shared_out(_by_few_blocks),
+    "you'd get these values if each split went on to K: a split ends where the next one begins": (
+        _shared_out(_to_the_end)
+    ),
+}
+"""Wrong shares of K."""
 
 
 def _short_splits(BLOCK_K: int) -> dict[str, Case]:
@@ -338,6 +441,7 @@ SPLIT_K = Puzzle(
         _case(K=5, COUT=3, CIN=5, BITS=4, GROUP=16, SPLITS=3, BLOCK_M=16, BLOCK_N=16, BLOCK_K=16),
     ),
     outputs=("parts",),
+    slips=SHARE_SLIPS,
     hard={
         BY_RECIPROCAL.replace("41", "164"): (
             _case(K=16, COUT=1, CIN=10496, BITS=8, GROUP=164, SPLITS=1, BLOCK_M=16, BLOCK_N=512, BLOCK_K=16)
@@ -406,10 +510,16 @@ TWO_PROGRAMS = Puzzle(
         _in_tiles(SPLIT_K.cases[1], SPLITS=2, BLOCK_K=32),
     ),
     outputs=("parts",),
+    slips=SHARE_SLIPS,
     hard={text: case.but(BLOCK_K=32) for text, case in SPLIT_K.hard.items()} | _short_splits(BLOCK_K=32),
     contract=_least_block_k(SPLIT_K.contract, 32),
     machine=(
-        Goal(cases=(6,), wants=(_HALVES, Want("programs", least=2), Want("spills", most=0)), num_warps=8),
+        Goal(
+            cases=(6,),
+            wants=(_HALVES, Want("programs", least=2), Want("spills", most=0)),
+            num_warps=8,
+            shows=("registers", "busy"),
+        ),
     ),
 )
 
@@ -434,12 +544,40 @@ def packed_along_k(
     128 x 128, no computed value goes from thread to thread.
     """
     K, CIN = dy.shape[0], words.shape[2]
-    shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]
-    fields = words.int()[:, None] >> shifts & 2**BITS - 1  # [blocks, F, 16, CIN]
-    codes = fields.reshape(-1, CIN)[:K]  # [K, CIN]
+    codes = _codes_along_k(words, BITS, 2**BITS - 1)[:K]  # [K, CIN]
     g = torch.arange(CIN) // GROUP  # [CIN]
     x = minimum.mT[:K, g] + scale.mT[:K, g] * codes  # [K, CIN]
     return dy.mT @ x
+
+
+def _codes_along_k(words: Tensor, BITS: int, mask: int) -> Tensor:
+    """Return the fields of words along K, [K', CIN]."""
+    shifts = BITS * torch.arange(16 // BITS, dtype=torch.int32)[:, None, None]
+    fields = words.int()[:, None] >> shifts & mask  # [blocks, F, 16, CIN]
+    return fields.reshape(-1, words.shape[2])
+
+
+def _along_k_with(
+    *, mask: Callable[[int], int] = lambda BITS: 2**BITS - 1, before: bool = False, short: bool = False
+) -> Callable:
+    """Return `packed_along_k` with a slip of `_unpacked_with`, or with rows of scales that are K long."""
+
+    def slip(dy: Tensor, words: Tensor, scale: Tensor, minimum: Tensor, BITS: int, GROUP: int) -> Tensor:
+        K, CIN = dy.shape[0], words.shape[2]
+        codes = _codes_along_k(words, BITS, mask(BITS))[:K]
+        g, k = torch.arange(CIN) // GROUP, torch.arange(K)[:, None]
+        at = g * (K if short else scale.shape[1]) + k  # [K, CIN]
+        return dy.mT @ _decoded(codes, scale.flatten()[at], minimum.flatten()[at], before)
+
+    return slip
+
+
+ALONG_K_SLIPS = {text: _along_k_with(**what) for text, what in _FIELD_SLIPS.items()} | {
+    "you'd get these values from rows of K scales and minima: a row has K', to the end of the last block": (
+        _along_k_with(short=True)
+    )
+}
+"""Wrong results that are often seen, by what the report says about them."""
 
 
 PACKED_ALONG_K = Puzzle(
@@ -469,6 +607,7 @@ PACKED_ALONG_K = Puzzle(
         _case(K=128, COUT=128, CIN=128, BITS=2, GROUP=256, BLOCK_M=128, BLOCK_N=128),
     ),
     outputs=("dw",),
+    slips=ALONG_K_SLIPS,
     hard={
         BY_RECIPROCAL.replace("41", "656"): (
             _case(K=16, COUT=1, CIN=672, BITS=8, GROUP=656, BLOCK_M=16, BLOCK_N=16)

@@ -85,6 +85,7 @@ QUESTIONS = (
         kind=str,
         nudge="Compare two times: 178 MB divided by 4.8 TB/s, and two FLOP per product over 989 TFLOP/s. "
         "There are K · COUT · CIN products.",
+        why="The products take 120 µs, the bytes 37 µs.",
     ),
     Question(
         id="ch12-q2",
@@ -109,6 +110,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v > r, "With that many splits there are more programs than multiprocessors."),
         ),
         nudge="Each split adds one program for each tile.",
+        why="A fourth split would make 144 programs.",
     ),
     Question(
         id="ch12-q4",
@@ -122,7 +124,8 @@ QUESTIONS = (
                 "That's as if a third block were read. Count how far the second block reaches past row 21.",
             ),
         ),
-        nudge="Two blocks reach to row 32. Where does split 1 begin?",
+        nudge="Two blocks are rows 0 to 31. Where does split 1 begin?",
+        why="Split 0 reads rows 0 to 31, and rows 21 to 31 belong to split 1.",
     ),
     Question(
         id="ch12-q5",
@@ -134,6 +137,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 1, "That would be true if additions were exact."),
         ),
         nudge="Which two orders make exactly the same additions?",
+        why="Only the first two parts of an order can change places.",
     ),
     Question(
         id="ch12-q6",
@@ -151,6 +155,7 @@ QUESTIONS = (
             ),
         ),
         nudge="How many lanes do three iterations have together, and how many rows exist for them?",
+        why="Three iterations have 96 lanes along K, so the last 13 wrap around to rows 0 to 12.",
     ),
     Question(
         id="ch12-q7",
@@ -168,6 +173,7 @@ QUESTIONS = (
             ),
         ),
         nudge="For each row of the table, mark where groups end and where tiles end.",
+        why="Groups end where tiles end only in cases 0 and 5, where GROUP is BLOCK_N.",
     ),
     Question(
         id="ch12-q8",
@@ -180,10 +186,13 @@ QUESTIONS = (
                 "Correct so far, but there is one more. Count the blocks of each case and deal them out.",
             ),
             Nudge(
-                lambda v, r: v > r, "That's one too many: a short split still has rows, and stores their sum."
+                lambda v, r: v > r,
+                "Both cases with an empty split are in your set, but not all of the others have one: a short "
+                "split still has rows, and stores their sum.",
             ),
         ),
         nudge="Blocks: K / BLOCK_K, rounded up. Each share: blocks / SPLITS, rounded up. Who gets none?",
+        why="Case 2 has 6 blocks for 4 splits of 2. Case 5 has a single block for 3 splits.",
     ),
     Question(
         id="ch12-q9",
@@ -195,6 +204,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 32 * r, "That's for a whole warp, which has 32 threads."),
         ),
         nudge="How many threads do two programs have? They all share the registers.",
+        why="Two programs have 512 threads, and 65536 / 512 = 128.",
     ),
     Question(
         id="ch12-q10",
@@ -210,6 +220,7 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 16 * 16 + 16 * 3 + 5, "A word has 16 bits, so 8 fields."),
         ),
         nudge="Use k = 16 · F · b + 16 · j + r, with b and r from the word's place.",
+        why="Block 0 has 128 rows, and fields 0 to 2 have 48. Row 5 of field 3 comes after them.",
     ),
     Question(
         id="ch12-q11",
@@ -217,5 +228,6 @@ QUESTIONS = (
         right=_correct_after_tuning,
         kind=bool,
         nudge="Every timed launch is a real one. What does the second launch find in dw?",
+        why="All launches add to the same dw.",
     ),
 )
