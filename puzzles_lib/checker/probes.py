@@ -226,7 +226,8 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     recorded = trial.run(Options(record=True, quiet=True))
     puzzle, case = trial.bound.puzzle, trial.bound.case
     return (
-        unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
+        unwritten.of_another_tensor(trial.verdict, puzzle, recorded, trial.bound.kernel.src)
+        or unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
         or unwritten.of_a_wrong_stride(trial.verdict, puzzle, case, recorded)
         or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
         or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
