@@ -226,7 +226,7 @@ def test_after_the_pointers_have_moved_the_lines_are_those_of_one_block():
     head = "@triton.jit\ndef constant_add_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):\n"
     one = "    lanes = tl.arange(0, BLOCK)\n    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)\n"
     moves = "".join(f"    {name}_ptr += tl.program_id(0) * BLOCK\n" for name in "xz")
-    assert "those of a kernel for a single block" in cells("01")["p1-idea"]
+    assert "so that every program counts from 0" in cells("01")["p1-idea"]
     assert examine(define(head + one, "<one block>"), CONSTANT_ADD).passed == {0}  # with one program
     assert examine(define(head + moves + one, "<all blocks>"), CONSTANT_ADD).ok
 

@@ -59,6 +59,7 @@ SLIPS = [
     (CONSTANT_ADD, {"x + 10": "(x + 10).to(tl.int32)"},
      "every element of z is a whole number: does a conversion cut off fractions?", "Two steps"),
     (CONSTANT_ADD, {"x + 10": "x.to(tl.int32) + 10"}, "does a conversion cut off fractions?", "Two steps"),
+    (DOUBLE, {"z = 2 * x": "z = 2 * x if x > 0 else 2 * x"}, "cannot choose lane by lane", "What to type"),
     (DOUBLE, {"    z = 2 * x": "    z = x\n    tl.store(z_ptr + offs, 2 * x, mask=mask)"},
      "stores to the same addresses, so it overwrites what this line stores", "How your line is written"),
     (DOUBLE, {"tl.arange(0, BLOCK)": "tl.arange(0, BLOCK) + 1"},

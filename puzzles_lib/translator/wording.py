@@ -774,7 +774,7 @@ _FROM_NUMPY = {
     "round": "tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0",
     "transpose": "tl.trans",
     "item": "the value itself",
-    "outer": "a column times a row, a[:, None] * b[None, :]",
+    "outer": "the product a[:, None] * b[None, :]",
     "empty": "tl.zeros(shape, dtype)",
     "stack": "tl.join(x, y)",
     "tile": "tl.broadcast_to",

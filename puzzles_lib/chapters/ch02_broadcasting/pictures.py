@@ -180,7 +180,7 @@ def mask(M: int = 3, N: int = 5, BLOCK_M: int = 4, BLOCK_N: int = 8) -> Picture:
     tile = cells(ax, both, x=left, y=top, width=wide, fontsize=10,
                  colors=[[fill(each, PALE) for each in row] for row in both])  # fmt: skip
     box(ax, left, top, wide * N, M, color=None, edge=INK, linewidth=3)
-    label(ax, left, tile.bottom + 0.6, "the tile's mask: True where both are True; thick line: z",
+    label(ax, left, tile.bottom + 0.6, "the tile's mask: True if both are True; thick line: z",
           align="left", color=FAINT)  # fmt: skip
     return Picture(
         figure,
