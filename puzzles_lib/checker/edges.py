@@ -35,7 +35,8 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     alike = [a for a in ran.accesses if a.site == access.site and a.argument == access.argument]
-    if access.kind != "load" and (late := begins_late(ran, argument, puzzle, case)):
+    is_tile = access.kind != "load" and _edges(access, argument, case)
+    if is_tile and (late := begins_late(ran, argument, puzzle, case)):
         return replace(verdict, diagnosis=late)  # the mask may be correct
     why = (
         mask_exchanged(alike, argument, case)

@@ -21,6 +21,9 @@ def _ids(number: Program, puzzle: Puzzle, case: Case) -> str:
     return str(number[0]) if axes == 1 else str(number[:axes])
 
 
+NOT_STORED = "no program stores "
+
+
 def begins_late(ran: Run, result: Argument, puzzle: Puzzle, case: Case) -> str:
     """Say that program 0's first lane is not at a result's first element, and no other lane is; else "".
 
@@ -35,7 +38,7 @@ def begins_late(ran: Run, result: Argument, puzzle: Puzzle, case: Case) -> str:
         return ""
     zero, here = index_of(0, shape), str(start) if len(shape) == 1 else index_of(start, shape)
     who, name = the_program(first.program, puzzle, case), result.name
-    return f"no program stores {name}[{zero}]: {who} begins at {name}[{here}] already"
+    return f"{NOT_STORED}{name}[{zero}]: {who} begins at {name}[{here}] already"
 
 
 def index_of(flat: int, shape: tuple[int, ...]) -> str:

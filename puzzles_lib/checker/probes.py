@@ -21,6 +21,7 @@ from puzzles_lib.checker import (
     failure,
     idle,
     misplaced,
+    naming,
     sums,
     unwritten,
     verdicts,
@@ -197,7 +198,7 @@ def _is_beyond(trial: Trial) -> bool:
 def _may_be_a_slip(trial: Trial) -> bool:
     """Whether the stored values may say why: places are out of bounds, or depend on loaded values."""
     verdict = trial.verdict
-    vague = (unwritten.LOADED, unwritten.SAME_PLACES, unwritten.NEARBY)
+    vague = (unwritten.LOADED, unwritten.SAME_PLACES, unwritten.NEARBY, naming.NOT_STORED)
     told = (
         verdict is not None
         and verdict.kind == "never written"
