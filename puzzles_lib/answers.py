@@ -155,8 +155,8 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
 
 
 def _of_another_kind(given: object, right: object) -> str:
-    """Say that a set has text where the correct one has only numbers; "" if not."""
-    if not isinstance(given, set) or not isinstance(right, set | frozenset | list | tuple):
+    """Say that a set or a tuple has text where the correct one has only numbers; "" if not."""
+    if not isinstance(given, set | tuple) or not isinstance(right, set | frozenset | list | tuple):
         return ""
     numbers = bool(right) and all(isinstance(part, int | float) for part in right)
     is_text = any(isinstance(part, str) for part in given)

@@ -56,6 +56,37 @@ def first_definition(number: str, cell: str) -> str:
     return without_markers(cells(number)[cell].split("\n\n\n")[0])
 
 
+# ---- chapters 00 to 02
+
+
+@pytest.mark.parametrize(
+    "number, question, kernel, words",
+    [
+        ("00", "q1", "", "element 1,418, is marked"),
+        ("00", "q2", "no_mask_kernel", "2 of 4 cases pass"),
+        ("00", "q3", "pid_kernel", "21 of 32 elements of z are never written"),
+        ("01", "q1", "", "from lane 8 on wrongly"),
+        ("01", "q2", "two_masks_kernel", "depends on a lane that the load of x_ptr masks off"),
+        ("02", "q5", "", "12,004,000 bytes"),
+        ("02", "q1", "", "write different values to z[1, 0]"),
+        ("02", "q2", "", "the 3 tiles below it"),
+    ],
+)
+def test_a_question_comes_after_its_kernel_and_before_what_answers_it(number, question, kernel, words):
+    """The output with these words is the first one with them, and no other question comes before it.
+
+    kernel: the one that the question calls "this kernel"; it's the last one defined above.
+    """
+    (path,) = (REPO / "solutions").glob(f"{number}_*.ipynb")
+    notebook = nbformat.read(path, as_version=4).cells
+    ids = [cell.id for cell in notebook]
+    asked = ids.index(question)
+    shown = next(at for at, cell in enumerate(notebook) if words in str(cell.get("outputs", "")))
+    assert asked < shown and not [id for id in ids[asked + 1 : shown] if re.fullmatch(r"q\d+", id)]
+    above = re.findall(r"^def (\w+)", "\n".join(cell.source for cell in notebook[:asked]), re.MULTILINE)
+    assert not kernel or above[-1] == kernel in notebook[shown].source
+
+
 # ---- chapter 00
 
 
@@ -195,7 +226,7 @@ def test_after_the_pointers_have_moved_the_lines_are_those_of_one_block():
     head = "@triton.jit\ndef constant_add_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):\n"
     one = "    lanes = tl.arange(0, BLOCK)\n    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)\n"
     moves = "".join(f"    {name}_ptr += tl.program_id(0) * BLOCK\n" for name in "xz")
-    assert "those of a kernel for a single block" in cells("01")["p1-idea"]
+    assert "so that every program counts from 0" in cells("01")["p1-idea"]
     assert examine(define(head + one, "<one block>"), CONSTANT_ADD).passed == {0}  # with one program
     assert examine(define(head + moves + one, "<all blocks>"), CONSTANT_ADD).ok
 

@@ -139,9 +139,32 @@ def test_rows_that_are_too_far_apart_are_named_out_of_bounds_too():
 
 
 def test_a_lane_that_is_switched_off_is_named():
-    mask = "(offs_m[:, None] < M) & (offs_n[None, :] < N)"
-    told = report("OUTER_ADD", mask, mask.replace("M)", "?").replace("N)", "M)").replace("?", "N)"))
-    assert "the lane for z[0, 8] is switched off by the mask of this store" in told
+    told = report("OUTER_ADD", INSIDE, INSIDE.replace("M)", "M - 1)"))
+    assert "the lane for z[31, 0] is switched off by the mask of this store" in told
+
+
+@pytest.mark.parametrize("case", [1, 2, 3])
+def test_exchanged_sizes_in_a_mask_are_named(case):
+    """Of the cases, one is wide, one is tall, and in one the lanes are out of bounds."""
+    exchanged = INSIDE.replace("M)", "?").replace("N)", "M)").replace("?", "N)")
+    told = report("OUTER_ADD", INSIDE, exchanged, cases=(named()["OUTER_ADD"].cases[case],))
+    assert "the mask compares rows with N and columns with M: exchange M and N in it" in told
+
+
+@pytest.mark.parametrize("puzzle", ["OUTER_ADD", "OUTER_ADD_BLOCKS"])
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("offs_n[None, :]  #", "offs_n[None, :] + 1  #", "z[0, 1]"),
+        ("* N + offs_n", "* N + N + offs_n", "z[1, 0]"),
+        ("tl.arange(0, BLOCK_N)", "tl.arange(0, BLOCK_N) + 1", "z[0, 1]"),
+        ("tl.arange(0, BLOCK_M)", "tl.arange(0, BLOCK_M) + 1", "z[1, 0]"),
+    ],
+)
+def test_tiles_that_begin_too_late_are_not_blamed_on_a_correct_mask(puzzle, old, new, place):
+    told = report(puzzle, old, new)
+    who = "program 0" if puzzle == "OUTER_ADD" else "program (0, 0)"
+    assert f"no program stores z[0, 0]: {who} begins at {place} already" in told and "compare the" not in told
 
 
 @pytest.mark.parametrize(("puzzle", "old"), [("OUTER_ADD", "x[None, :] + y[:, None]"), ("MUL_RELU", PRODUCT)])

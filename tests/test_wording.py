@@ -541,7 +541,9 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "    b = tl.load(b)": "b is a block pointer to [32] = [BLOCK] of float32 before the",
     "p = x_ptr\nfor i in range(4):\n    p = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))": "but a "
     "block pointer to [32] = [BLOCK] of float32 after this line: a loop cannot",
-    "r = tl.outer(x, x)": "there is no tl.outer: did you mean x[:, None] * y[None, :]?",
+    "r = torch.outer(x, x)": "here it is the product a[:, None] * b[None, :]",
+    "r = tl.broadcast(x, x)\ntl.store(z_ptr + offs, r)": "use one of its parts, such as r[0]",
+    "r = tl.outer(x, x)": "there is no tl.outer: did you mean the product a[:, None] * b[None, :]?",
     "r = tl.round(x)": "did you mean tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0?",
     "r = x.flatten()": "there is tl.ravel(x)",
     "r = x.unsqueeze(0)": "there is x[:, None]",

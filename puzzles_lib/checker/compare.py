@@ -246,6 +246,7 @@ def _diagnoses(w: _Wrong) -> Iterator[str]:
         _zero,
         _zero_parts,
         _cut_off,
+        _whole,
         _off_by,
         _one_step,
         _precision,
@@ -404,6 +405,19 @@ def _cut_off(w: _Wrong) -> str:
     if ((w.got - w.value).abs() <= 2 * unit).all():
         return f"the result is off in {name}'s last place: is it rounded more than once, or not to nearest?"
     return ""
+
+
+def _whole(w: _Wrong) -> str:
+    """Check whether every element is a whole number next to the correct one, which has a fraction."""
+    if not of_torch(w.expected.argument.dtype).is_float or w.value.numel() < FEWEST_WRONG:
+        return ""
+    if not w.got.isfinite().all() or (w.got != w.got.trunc()).any() or not w.got.any():
+        return ""
+    if ((w.got - w.value).abs() >= 1).any() or not w.wrong.all():
+        return ""
+    return (
+        f"every element of {w.expected.argument.name} is a whole number: does a conversion cut off fractions?"
+    )
 
 
 def _one_number(w: _Wrong) -> str:

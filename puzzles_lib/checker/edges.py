@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from puzzles_lib.checker.naming import begins_late
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
@@ -34,8 +35,15 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     alike = [a for a in ran.accesses if a.site == access.site and a.argument == access.argument]
-    why = _either_alone(access, alike, argument, case) or _moved_too_far(access, alike, argument, case)
-    why = why or _not_compared(access, argument, puzzle, case)
+    is_tile = access.kind != "load" and _edges(access, argument, case)
+    if is_tile and (late := begins_late(ran, argument, puzzle, case)):
+        return replace(verdict, diagnosis=late)  # the mask may be correct
+    why = (
+        mask_exchanged(alike, argument, case)
+        or _either_alone(access, alike, argument, case)
+        or _moved_too_far(access, alike, argument, case)
+        or _not_compared(access, argument, puzzle, case)
+    )
     return replace(verdict, diagnosis=why) if why else None
 
 
@@ -72,7 +80,7 @@ def stored_past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) 
         result = next((t for t in puzzle.results if t.name == access.argument), None)
         if access.kind == "store" and result and "boundary_check" not in access.site.source:
             alike = [a for a in ran.accesses if a.site == access.site]
-            why = _either_alone(access, alike, result, case)
+            why = mask_exchanged(alike, result, case) or _either_alone(access, alike, result, case)
             if why := why or _not_compared(access, result, puzzle, case, in_bounds=True):
                 return replace(verdict, diagnosis=why, site=access.site)
     return None
@@ -123,6 +131,27 @@ def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, c
         if (access.mask & (numbers >= size)).any()
     ]
     return f"{', and '.join(told)}: combine the comparisons with &, not with |" if decided and told else ""
+
+
+def mask_exchanged(alike: Sequence[Access], argument: Argument, case: Case) -> str:
+    """Say that a mask compares rows with the number of columns, and the reverse; "" if that isn't so.
+
+    alike: all accesses of one line.
+    """
+    decided = False
+    for each in alike:
+        ends = _edges(each, argument, case)
+        if len(ends) != len(NOUNS):
+            return ""
+        (_, rows, M, _, row), (_, columns, N, _, column) = ends
+        if (each.mask != ((row < N) & (column < M))).any():
+            return ""
+        decided |= bool((each.mask != ((row < M) & (column < N))).any())
+    if not decided:
+        return ""
+    return (
+        f"the mask compares rows with {columns} and columns with {rows}: exchange {rows} and {columns} in it"
+    )
 
 
 def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:

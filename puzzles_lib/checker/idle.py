@@ -10,6 +10,7 @@ from triton.runtime.jit import JITFunction
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.source import site_in
 
+OVERWRITES = "stores to the same addresses, so it overwrites what this line stores"
 UNUSED = "the result of this line is never used"
 
 
@@ -23,6 +24,36 @@ def without_effect(verdict: Verdict, kernel: JITFunction) -> Verdict | None:
         if text := _idle(statement, function):
             told = f"{verdict.diagnosis}; {text}" if verdict.diagnosis else text
             return replace(verdict, diagnosis=told, site=site_in(kernel, statement.lineno))
+    if lost := _overwritten(function):
+        first, second = lost
+        text = f"line {site_in(kernel, second.lineno).line} {OVERWRITES}"
+        told = f"{verdict.diagnosis}; {text}" if verdict.diagnosis else text
+        return replace(verdict, diagnosis=told, site=site_in(kernel, first.lineno))
+    return None
+
+
+def _overwritten(function: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
+    """Return two stores to the same addresses, with the same mask, between which nothing is read from memory.
+
+    None if there are none outside of loops and conditions.
+    """
+    seen: dict[str, ast.stmt] = {}
+    for statement in getattr(function, "body", []):
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.store" and len(call.args) == 2:
+            where = ", ".join(map(ast.unparse, (call.args[0], *call.keywords)))
+            if where in seen:
+                return seen[where], statement
+            seen[where] = statement
+            continue
+        simple = isinstance(statement, ast.Assign) and all(isinstance(t, ast.Name) for t in statement.targets)
+        if not simple or any(isinstance(node, ast.Call) for node in ast.walk(statement)):
+            seen.clear()
+            continue
+        changed = {ast.unparse(target) for target in statement.targets}
+        for where in list(seen):
+            if changed & {n.id for n in ast.walk(seen[where].value) if isinstance(n, ast.Name)}:
+                del seen[where]
     return None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from puzzles_lib.checker.expected import evaluate
+from puzzles_lib.checker.naming import begins_late
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Access, Run
@@ -59,11 +60,8 @@ def misplaced(
              for program, pair in sorted(pairs.items())}  # fmt: skip
     lanes = {program: each for program, each in known.items() if each.numbers.size}
     if all((each.found == each.wanted).all() for each in lanes.values()):
-        first = min((int(store.elements.min()) for _, store in pairs.values()), default=0)
-        if bad is None or first <= 0:
-            return None
-        text = f"no program stores {result.name}[0]: program 0 begins at {result.name}[{first}] already"
-        return replace(verdict, diagnosis=text)
+        text = begins_late(ran, result, puzzle, case) if bad is not None and pairs else ""
+        return replace(verdict, diagnosis=text) if text else None
     names = (result.name, source.name) if is_store else (source.name, result.name)
     text = _of_direction(lanes, names, is_store) or _of_start(lanes, names, is_store, case, puzzle, inputs)
     return replace(verdict, diagnosis=text) if text else None
@@ -133,14 +131,19 @@ def _of_store(load: Access, store: Access, needs: np.ndarray) -> _Lanes:
     return _Lanes(numbers, store.elements[numbers], wanted, elements)
 
 
-def _fact(lanes: _Lanes, at: int, program: int, names: tuple[str, str], is_store: bool) -> str:
-    """Say what a lane loads or stores, and what it should. at: the place of the lane among those known."""
+def _fact(
+    lanes: _Lanes, at: int, program: int, names: tuple[str, str], is_store: bool, last: str = ""
+) -> str:
+    """Say what a lane loads or stores, and what it should. at: the place of the lane among those known.
+
+    last: what to say of the element that it should load.
+    """
     here, there = names
     who = f"lane {lanes.numbers[at]} of program {program}"
     wanted, found, other = lanes.wanted[at], lanes.found[at], lanes.others[at]
     if is_store:
-        return f"{there}[{other}] belongs in {here}[{wanted}], but {who} stores it to {here}[{found}]"
-    return f"{there}[{other}] needs {here}[{wanted}], but {who} loads {here}[{found}]"
+        return f"{there}[{other}] belongs in {here}[{wanted}]{last}, but {who} stores it to {here}[{found}]"
+    return f"{there}[{other}] needs {here}[{wanted}]{last}, but {who} loads {here}[{found}]"
 
 
 def _of_direction(lanes: Mapping[int, _Lanes], names: tuple[str, str], is_store: bool) -> str:
@@ -175,6 +178,9 @@ def _of_start(
         by = int(off[wrong][0])
         added = bool(_added(puzzle, case, inputs) == by)
         why = f". Is {by} added to the address instead of the value?" if added else ""
+        if last := _last(int(each.wanted[at]), names[0], puzzle, case) if abs(by) > 1 and not added else "":
+            fact = _fact(each, at, wrong, names, is_store, f", which is {last}")
+            why = " in this case"
         return f"{fact}: every address is {abs(by)} too {'high' if by > 0 else 'low'}{why}"
     if not (wrong - 1 in lanes and lanes[wrong - 1].numbers[0] == each.numbers[0]):
         return fact
@@ -183,6 +189,12 @@ def _of_start(
     return (
         f"{fact}: program {wrong} must begin {_apart(must, case)} program {wrong - 1}, {_instead(must, does)}"
     )
+
+
+def _last(element: int, name: str, puzzle: Puzzle, case: Case) -> str:
+    """Return the last element of a vector by its size, such as ``"x[N - 1]"``; "" if it's another element."""
+    (dim,) = next(tensor.dims for tensor in puzzle.tensors if tensor.name == name)
+    return f"{name}[{dim} - 1]" if case.numbers.get(dim) == element + 1 else ""
 
 
 def _apart(by: int, case: Case) -> str:

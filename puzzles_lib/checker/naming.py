@@ -1,7 +1,9 @@
 """Name programs and elements in a verdict: ``"program (0, 2)"``, ``"1, 31"``."""
 
-from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.runner import Program
+import math
+
+from puzzles_lib.puzzle import Argument, Case, Puzzle
+from puzzles_lib.runner import Program, Run
 
 
 def the_program(number: Program, puzzle: Puzzle, case: Case) -> str:
@@ -17,6 +19,26 @@ def the_programs(first: Program, second: Program, puzzle: Puzzle, case: Case) ->
 def _ids(number: Program, puzzle: Puzzle, case: Case) -> str:
     axes = len(puzzle.grid(case))
     return str(number[0]) if axes == 1 else str(number[:axes])
+
+
+NOT_STORED = "no program stores "
+
+
+def begins_late(ran: Run, result: Argument, puzzle: Puzzle, case: Case) -> str:
+    """Say that program 0's first lane is not at a result's first element, and no other lane is; else "".
+
+    ran: a run whose accesses were kept.
+    """
+    stores = [a for a in ran.accesses if a.kind != "load" and a.argument == result.name and a.elements.size]
+    first = min(stores, key=lambda each: int(each.elements.min()), default=None)
+    if first is None or any(first.program) or (start := int(first.elements.min())) <= 0:
+        return ""
+    shape = result.shape(case.numbers)
+    if len(shape) > 1 and start >= math.prod(shape):
+        return ""
+    zero, here = index_of(0, shape), str(start) if len(shape) == 1 else index_of(start, shape)
+    who, name = the_program(first.program, puzzle, case), result.name
+    return f"{NOT_STORED}{name}[{zero}]: {who} begins at {name}[{here}] already"
 
 
 def index_of(flat: int, shape: tuple[int, ...]) -> str:

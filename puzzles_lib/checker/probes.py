@@ -21,6 +21,7 @@ from puzzles_lib.checker import (
     failure,
     idle,
     misplaced,
+    naming,
     sums,
     unwritten,
     verdicts,
@@ -197,7 +198,7 @@ def _is_beyond(trial: Trial) -> bool:
 def _may_be_a_slip(trial: Trial) -> bool:
     """Whether the stored values may say why: places are out of bounds, or depend on loaded values."""
     verdict = trial.verdict
-    vague = (unwritten.LOADED, unwritten.SAME_PLACES, unwritten.NEARBY)
+    vague = (unwritten.LOADED, unwritten.SAME_PLACES, unwritten.NEARBY, naming.NOT_STORED)
     told = (
         verdict is not None
         and verdict.kind == "never written"
@@ -226,7 +227,8 @@ def _why_beyond(trial: Trial) -> Verdict | None:
     recorded = trial.run(Options(record=True, quiet=True))
     puzzle, case = trial.bound.puzzle, trial.bound.case
     return (
-        unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
+        unwritten.of_another_tensor(trial.verdict, puzzle, recorded, trial.bound.kernel.src)
+        or unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
         or unwritten.of_a_wrong_stride(trial.verdict, puzzle, case, recorded)
         or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
         or edges.past_an_edge(trial.verdict, puzzle, case, recorded)

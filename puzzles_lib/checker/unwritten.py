@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from puzzles_lib.checker.naming import index_of, the_program, the_programs
+from puzzles_lib.checker.edges import mask_exchanged
+from puzzles_lib.checker.naming import begins_late, index_of, the_program, the_programs
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.checker.verdicts import never_written
 from puzzles_lib.puzzle import Argument, Case, Puzzle
@@ -73,7 +74,8 @@ def _why_not_written(
         if (times > 1).any():
             place = f"{result.name}[{index_of(int(elements[(times > 1).argmax()]), shape)}]"
             other = "is the stride of a row correct?" if len(shape) > 1 else "each lane needs its own offset"
-            why = _wrong_stride(access, stores, result, case) or other
+            alike = [each for each in stores if each.site == access.site]
+            why = _wrong_stride(access, stores, result, case) or mask_exchanged(alike, result, case) or other
             text = f"several lanes of this store write to one element, such as {place}: {why}"
             return replace(verdict, diagnosis=text, site=access.site)
         for element in elements.tolist():
@@ -100,7 +102,9 @@ def _why_not_written(
         return replace(verdict, diagnosis=share, site=stores[0].site)
     if few := _too_few_lanes(stores, result, puzzle, case):
         return replace(verdict, diagnosis=few, site=stores[0].site)
-    if off := _switched_off(stores, result, shape, ran):
+    if late := begins_late(ran, result, puzzle, case):
+        return replace(verdict, diagnosis=late, site=stores[0].site)
+    if off := _switched_off(stores, result, shape, ran, case):
         return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
 
@@ -394,6 +398,28 @@ def _others_moved(pointer: str, source: str) -> str:
     return moved[0] if moved and pointer not in moved else ""
 
 
+def of_another_tensor(verdict: Verdict, puzzle: Puzzle, ran: Run, source: str) -> Verdict | None:
+    """Return the same fault with the line that sets a tensor's pointer to an address of another tensor.
+
+    None if there is no such line. ran: a run whose accesses were kept.
+    """
+    access = next((a for a in ran.accesses if a.bad.any()), None)
+    if access is None:
+        return None
+    pointers = {puzzle.pointer(tensor.name): tensor.name for tensor in puzzle.tensors}
+    own = puzzle.pointer(access.argument)
+    for node in ast.walk(_parsed(source)):
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
+            continue
+        target = ast.unparse(node.targets[0])
+        names = {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
+        if target in pointers and target != own in names and re.search(rf"\b{target}\b", access.site.source):
+            made = f"{ast.unparse(node)} makes {target} an address in {access.argument}"
+            text = f"{made}, not in {pointers[target]}"
+            return replace(verdict, diagnosis=text)
+    return None
+
+
 def moved_pointers(source: str) -> list[str]:
     """Return the pointers that a kernel moves by the program's id, as in ``x_ptr += pid * BLOCK``."""
     body = _parsed(source)
@@ -462,9 +488,9 @@ def _starts_too_soon(
 
 
 def _switched_off(
-    stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run
+    stores: Sequence[Access], result: Argument, shape: tuple[int, ...], ran: Run, case: Case
 ) -> tuple[str, Access] | None:
-    """Say that the lane for the first missing element is masked off; None if it isn't clear.
+    """Say that the lane for the first missing element is masked off, and why; None if it isn't clear.
 
     A lane right of a matrix, whose address is in the next row, isn't the lane for that element.
     """
@@ -478,7 +504,9 @@ def _switched_off(
             lanes &= elements // shape[1] == elements[:, :1] // shape[1]
         if lanes.any():
             place = f"{result.name}[{index_of(missing, shape)}]"
-            return f"the lane for {place} is switched off by the mask of this store", access
+            alike = [each for each in stores if each.site == access.site]
+            why = mask_exchanged(alike, result, case)
+            return why or f"the lane for {place} is switched off by the mask of this store", access
     return None
 
 

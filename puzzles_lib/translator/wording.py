@@ -774,7 +774,7 @@ _FROM_NUMPY = {
     "round": "tl.floor(x + 0.5), or half to even, (x + 12582912.0) - 12582912.0",
     "transpose": "tl.trans",
     "item": "the value itself",
-    "outer": "x[:, None] * y[None, :]",
+    "outer": "the product a[:, None] * b[None, :]",
     "empty": "tl.zeros(shape, dtype)",
     "stack": "tl.join(x, y)",
     "tile": "tl.broadcast_to",
@@ -1206,6 +1206,10 @@ def _python_function(t: Trouble, _: re.Match) -> str:
 def _no_value(t: Trouble, found: re.Match) -> str:
     if found[1] == "tuple" and t.callee() in ("print", "tl.device_print"):
         return "print cannot show a shape or another tuple: tl.static_print(x.shape) can"
+    several = [part for part in t.parts() if isinstance(t.seen.value(part), tl.tuple)]
+    if found[1] == "tuple" and several and isinstance(several[0], ast.Name):
+        name = several[0].id
+        return f"{name} is a tuple, but a block is needed here: use one of its parts, such as {name}[0]"
     return _not_this(found[1])
 
 

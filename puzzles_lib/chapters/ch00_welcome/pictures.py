@@ -74,7 +74,8 @@ def painters() -> Picture:
     right = 0.3 + columns * size
     for program in range(rows * columns // BLOCK):
         middle = 0.6 + size * BLOCK / columns * (program + 0.5)
-        label(ax, right + 0.25, middle, f"program {program}", align="left", fontsize=9)
+        box(ax, right + 0.25, middle - 0.3, 0.6, 0.6, color=TWELVE_COLORS[program % len(TWELVE_COLORS)])
+        label(ax, right + 1.1, middle, f"program {program}", align="left", fontsize=9)
     row, column = divmod(SUN, columns)
     x_at, y_at = 0.3 + size * (column + 0.5), 0.6 + size * (row + 0.5)
     ax.plot([x_at], [y_at], marker="+", markersize=11, markeredgewidth=2, color=JET)

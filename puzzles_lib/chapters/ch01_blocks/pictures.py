@@ -21,7 +21,7 @@ def pointer(pid: int = 1, block: int = 8) -> Picture:
     label(ax, left - 0.25, 2.75, "x_ptr + ...", align="right", fontsize=11)
     _ruler(ax, left, 2.75, range(count), bold=own)
     _pin(ax, left + first, strip.bottom, "x_ptr += pid * BLOCK", up=False)
-    label(ax, left - 0.25, 4.85, "x_ptr + ...", align="right", fontsize=11)
+    label(ax, left - 0.25, 4.85, "moved x_ptr + ...", align="right", fontsize=11)
     _ruler(ax, left + first, 4.85, range(block), bold=[True] * block)
     label(ax, left + first, 0.9, f"the block of program {pid}", align="left", color=FAINT)
     return Picture(

@@ -12,6 +12,7 @@ from puzzles_lib.drawing.accesses import program_colors
 from puzzles_lib.drawing.colours import (
     FAINT,
     INK,
+    LILAC,
     ORANGE,
     PALE,
     PALE_ORANGE,
@@ -120,19 +121,20 @@ def broadcast(x: tuple[int, ...] = (1, 2, 3, 4), y: tuple[int, ...] = (10, 20, 3
     )
 
 
-def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> Picture:
+def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (2, 1)) -> Picture:
     """Draw a matrix, its memory, which is row after row, and where one element goes."""
-    figure, ax = new_sheet(rows * columns + 6.6, rows + 5.6)
-    shades, left, top = (SKY, PALE_SKY), 6.2, 2.0
+    figure, ax = new_sheet(rows * columns + 6.6, rows + 5.2)
+    shades, left, top = (SKY, PALE_SKY), 4.6, 1.5
     index = [[m * columns + n for n in range(columns)] for m in range(rows)]
-    cells(ax, range(columns), x=left, y=0.6, title="n")
-    cells(ax, [[m * columns] for m in range(rows)], x=left - 1.4, y=top, title="m * N")
-    label(ax, left - 1.65, top + 1.5, f"N = {columns}", align="right", color=FAINT)
-    matrix = cells(ax, index, x=left, y=top, colors=[[shades[m % 2]] * columns for m in range(rows)])
-    label(ax, matrix.right + 0.4, top + 0.5, "their sum: offsets of z", align="left")
+    fills = [[shades[m % 2]] * columns for m in range(rows)]
+    matrix = cells(ax, index, x=left, y=top, colors=fills, index=True, row_index=True)
+    label(ax, left + columns / 2, 0.35, "n", fontsize=11)
+    label(ax, left - 1.2, top + rows / 2, "m", align="right", fontsize=11)
+    label(ax, matrix.right + 0.4, top + 0.5, "offsets of z[m, n]", align="left")
+    label(ax, matrix.right + 0.4, top + 1.3, f"N = {columns}", align="left", color=FAINT)
     flat = [v for row in index for v in row]
     fills = [shades[v // columns % 2] for v in flat]
-    memory = cells(ax, flat, x=left, y=rows + 4.0, colors=fills, title="memory of z")
+    memory = cells(ax, flat, x=left, y=rows + 3.4, colors=fills, title="memory of z")
     for m in range(rows):
         middle = left + (m + 0.5) * columns
         label(ax, middle, memory.bottom + 0.35, f"row {m}", fontsize=9, color=FAINT)
@@ -146,9 +148,46 @@ def addresses(rows: int = 3, columns: int = 5, at: tuple[int, int] = (1, 3)) -> 
     return Picture(
         figure,
         f"""A matrix z of {rows} rows and {columns} columns, and its memory: {rows * columns} places in one
-        line, row after row. Adding m * N, which is {", ".join(str(r[0]) for r in index)} from row to row, to
-        n, which is 0 to {columns - 1} from column to column, gives each element's place. An arrow points
-        from z[{m}, {n}] in the matrix to its place in memory: {m} * {columns} + {n} = {index[m][n]}.""",
+        line, row after row. Row m begins at place {", ".join(str(r[0]) for r in index)}, and the columns of a
+        row follow. An arrow points from z[{m}, {n}] in the matrix to its place in memory:
+        {m} * {columns} + {n} = {index[m][n]}.""",
+    )
+
+
+def mask(M: int = 3, N: int = 5, BLOCK_M: int = 4, BLOCK_N: int = 8) -> Picture:
+    """Draw the mask of a tile between what it is made of: which rows exist, and which columns."""
+    rows, columns = [m < M for m in range(BLOCK_M)], [n < N for n in range(BLOCK_N)]
+    both = [[row and column for column in columns] for row in rows]
+    wide, left, top = 1.35, 6.6, 3.3
+    figure, ax = new_sheet(left + wide * BLOCK_N + 0.6, top + BLOCK_M + 1.7)
+
+    def fill(is_on: bool, strong: str) -> str:
+        return strong if is_on else "white"
+
+    cells(ax, columns, x=left, y=1.5, width=wide, colors=[fill(each, SKY) for each in columns],
+          index=True, fontsize=10)  # fmt: skip
+    label(ax, left + wide * BLOCK_N / 2, 0.3, f"Does z have this column? N = {N}", fontsize=11)
+    cells(ax, [[each] for each in rows], x=left - wide - 0.6, y=top, width=wide,
+          colors=[[fill(each, ORANGE)] for each in rows], row_index=True, fontsize=10)  # fmt: skip
+    label(
+        ax,
+        left - wide - 1.6,
+        top + BLOCK_M / 2,
+        f"Does z have\nthis row?\nM = {M}",
+        align="right",
+        fontsize=11,
+    )
+    tile = cells(ax, both, x=left, y=top, width=wide, fontsize=10,
+                 colors=[[fill(each, PALE) for each in row] for row in both])  # fmt: skip
+    box(ax, left, top, wide * N, M, color=None, edge=INK, linewidth=3)
+    label(ax, left, tile.bottom + 0.6, "the tile's mask: True if both are True; thick line: z",
+          align="left", color=FAINT)  # fmt: skip
+    return Picture(
+        figure,
+        f"""The mask of a tile of {BLOCK_M} x {BLOCK_N} lanes on a matrix z of {M} x {N}. A column of
+        {BLOCK_M} cells says whether z has each row: True in the first {M}. A row of {BLOCK_N} says whether
+        z has each column: True in the first {N}. The tile between them is True where both are, in the
+        {M * N} lanes of z, and False elsewhere.""",
     )
 
 
@@ -202,6 +241,38 @@ def tiles(case: Case = OUTER_ADD_BLOCKS.cases[2]) -> Picture:
         {columns - 1}. The last row of tiles hangs over the lower edge by {rows * case.BLOCK_M - case.M}
         rows, the last column over the right edge by {columns * case.BLOCK_N - case.N} columns; those
         parts are hatched.""",
+    )
+
+
+def loads(case: Case = OUTER_ADD_BLOCKS.cases[2], row: int = 1, column: int = 2) -> Picture:
+    """Draw x above the tiles and y left of them, and mark the tiles that load one part of each."""
+    rows, columns, _ = OUTER_ADD_BLOCKS.programs(case)
+    scale = 1.5 / case.BLOCK_N
+    wide, high, left, top = case.BLOCK_N * scale, case.BLOCK_M * scale / 1.6, 5.6, 3.4
+    figure, ax = new_sheet(left + columns * wide + 5.4, top + rows * high + 0.6)
+    across = [SKY if n == column else PALE_SKY for n in range(columns)]
+    down = [[ORANGE if m == row else PALE_ORANGE] for m in range(rows)]
+    fills = [
+        [LILAC if (m, n) == (row, column) else SKY if n == column else ORANGE if m == row else PALE
+         for n in range(columns)] for m in range(rows)
+    ]  # fmt: skip
+    names = [[f"{m}, {n}" for n in range(columns)] for m in range(rows)]
+    x = cells(ax, [""] * columns, x=left, y=1.6, width=wide, colors=across, title="x")
+    y = cells(ax, [[""]] * rows, x=left - 2.0, y=top, height=high, colors=down, title="y")
+    grid = cells(ax, names, x=left, y=top, width=wide, height=high, colors=fills)
+    first, last = column * case.BLOCK_N, (column + 1) * case.BLOCK_N - 1
+    text = f"x[{first}] to x[{last}] are loaded by each program of this column"
+    label(ax, x.x + (column + 0.5) * wide, 0.7, text, fontsize=11)
+    first, last = row * case.BLOCK_M, (row + 1) * case.BLOCK_M - 1
+    text = f"y[{first}] to y[{last}]\nare loaded by\neach program\nof this row"
+    label(ax, grid.right + 0.4, top + (row + 0.5) * high, text, align="left", fontsize=11)
+    arrow(ax, (left + (column + 0.5) * wide, 2.7), (left + (column + 0.5) * wide, top - 0.1))
+    arrow(ax, (y.right + 0.1, top + (row + 0.5) * high), (left - 0.1, top + (row + 0.5) * high))
+    return Picture(
+        figure,
+        f"""A matrix of {rows} x {columns} tiles, with x above it and y at its left, both cut into the parts
+        that belong to its columns and rows. One part of x is marked, and the {rows} tiles below it, which
+        load it. One part of y is marked, and the {columns} tiles in its row, which load it.""",
     )
 
 

@@ -214,6 +214,8 @@ QUESTIONS = (
                 "One program each would be enough if there were a single tile. How many tiles need x[0]?",
             ),
         ),
+        why="The 3 tiles in a column of the grid need the same part of x, and the 7 in a row need the same "
+        "part of y.",
     ),
     Question(
         "ch02-q5",
@@ -235,6 +237,19 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == tuple(number // 4 for number in right),
                 "That's how many numbers they keep. How many bytes does each number have?",
+            ),
+            Nudge(
+                lambda given, right: given == (right[0], right[1] // 4),
+                "That's correct for expanded. For written, it's the number of numbers. How many bytes does "
+                "each number have?",
+            ),
+            Nudge(
+                lambda given, right: given[0] == right[0],
+                "That's correct for expanded. How many numbers does written keep? A number has 4 bytes.",
+            ),
+            Nudge(
+                lambda given, right: given[1] == right[1],
+                "That's correct for written. How many numbers does expanded keep? A number has 4 bytes.",
             ),
         ),
     ),
@@ -349,8 +364,12 @@ QUESTIONS = (
                 "That's the causal mask: each word sees all words before it. What limits it to the last 4?",
             ),
             Nudge(
-                lambda given, right: _whole(given) in (window(size=WINDOW + 1), window(size=WINDOW - 1)),
-                "Your window is one word too long or too short. It has 4 words, including the word itself.",
+                lambda given, right: _whole(given) == window(size=WINDOW + 1),
+                "Your window is one word too long. It has 4 words, including the word itself.",
+            ),
+            Nudge(
+                lambda given, right: _whole(given) == window(size=WINDOW - 1),
+                "Your window is one word too short. It has 4 words, including the word itself.",
             ),
             Nudge(
                 lambda given, right: _whole(given) == window(back=False),
