@@ -359,7 +359,7 @@ MISTAKES = [
     ("ch12-q11", True, "second launch"),
     ("ch14-q13", 1, "the tile's height"),
     ("ch14-q13", 8, "after n or k"),
-    ("ch14-q13", 64, "Which number is that of the rows"),
+    ("ch14-q13", 64, "Print .tensor_core"),
     ("ch14-q1", (3.5,), "two numbers"),
     ("ch14-q1", (0.0346, 0.1136), "in percent"),
     ("ch14-q1", (11.4, 3.5), "the first one is for random"),
