@@ -231,10 +231,6 @@ def _bytes_of_neighbors() -> int:
     return 2 * max(len(run) for run in "".join("x" if held else " " for held in row).split())
 
 
-def _wide_loads_on_amd() -> int:
-    return _add("gfx942").amdgcn.count("buffer_load_dwordx4")
-
-
 BASE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 4, "num_stages": 3}
 
 
@@ -708,16 +704,5 @@ QUESTIONS = (
         ),
         _without_wgmma,
         computed=True,
-    ),
-    Question(
-        "ch13-q29",
-        "On gfx942, four warps of 64 threads share 1024 float32: how many loads of 16 bytes per thread?",
-        _wide_loads_on_amd,
-        int,
-        "How many threads are four warps of 64, and how many of the 1024 elements does each get?",
-        (
-            Nudge(_is(2), "That's for warps of 32 threads."),
-            Nudge(_is(4), "4 is the number of elements per thread. How many loads of 16 bytes do they need?"),
-        ),
     ),
 )
