@@ -22,8 +22,8 @@ _SHARED = (
     "a multiple of the load's width. And one bit of the mask must be enough for all of them"
 )
 _OWN_BITS = (
-    "and each has a mask bit of its own: elements share a load only if the compiler knows that they also share "
-    "their mask bit"
+    "and each has a mask bit of its own: elements share a load only if the compiler knows that they share "
+    "their mask bit, too"
 )
 _UNSEEN = {  # lines from which the compiler doesn't learn what a mask's limit is a multiple of
     r"tl\.multiple_of\(\s*(\w+)\s*,": "tl.multiple_of changes nothing here, because {} is an argument",

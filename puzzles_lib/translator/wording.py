@@ -475,7 +475,8 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
     for name in (each.id for each in ast.walk(t.node) if isinstance(each, ast.Name)) if t.node else ():
         value = t.seen.scope.get(name)
         if isinstance(value, tl.constexpr) and isinstance(value.value, tl.tensor):
-            return f"{name} can't be a tl.constexpr, because its value is known only at launch: write {name} = ..."
+            why = "because its value is known only at launch"
+            return f"{name} can't be a tl.constexpr, {why}: write {name} = ..."
     return "this needs numbers known at compile time, such as a tl.constexpr parameter"
 
 
@@ -665,9 +666,7 @@ def _carried(t: Trouble, found: re.Match) -> str:
         return f"{text}: start with float32, {_ROUNDED}"
     if fold := _without_kept_axis(t, last, found[2], found[3]):
         vector, kind = fold
-        return (
-            f"{text}: {name} is a {kind}, and {vector} isn't. keep_dims=True makes it one"
-        )
+        return f"{text}: {name} is a {kind}, and {vector} isn't. keep_dims=True makes it one"
     if before.count(",") != after.count(",") and last is not None:
         sizes = re.search(r"<\['(.*)'\]|<\[(.*?)\]", found[2])
         if sizes and t.fold_missing(last, _numbers(sizes[1] or sizes[2])):

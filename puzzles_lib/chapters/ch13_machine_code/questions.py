@@ -165,7 +165,7 @@ def _kept(given: tuple) -> str | None:
 
 
 def _needs(given: tuple) -> dict[str, object]:
-    """Return what a launch needs: registers per thread in steps of 8, as they are handed out, and the rest."""
+    """Return what a launch needs: registers per thread, given out in steps of 8, and the rest."""
     made = _launched(given)
     registers, threads = -(-(made.registers or 0) // 8) * 8, 32 * given[3]
     sums = given[0] * given[1] // threads

@@ -297,7 +297,9 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
             words = f"program\n(0, {program})" if panel == 0 else f"program (0, {program})\nmakes codes"
             box(ax, x, 6.2, wide, 1.6, words, color=fill, edge=INK, fontsize=9)
         told = "all codes once" if panel == 0 else "all of x twice"
-        label(ax, middle, 8.4, f"each of {across} programs reads {told},\nand its own rows of the weights once")
+        label(
+            ax, middle, 8.4, f"each of {across} programs reads {told},\nand its own rows of the weights once"
+        )
     return Picture(
         figure,
         f"A row of tiles with {across} programs. Two launches: one program reads x twice and turns it into "
