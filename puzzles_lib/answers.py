@@ -26,7 +26,7 @@ _NAMES = {
     float: "a number",
     str: "a string",
     set: "a set, such as {1, 2} or {'a', 'b'}",
-    tuple: "a tuple, such as (5,) or (1, 2)",
+    tuple: "a tuple",
 }
 _NOT_RUN = "Your kernel wasn't run, so this says nothing about your answer: read the report above."
 _OLD = (
@@ -99,7 +99,9 @@ def judge(question: Question, value: object) -> Answer:
         return Answer(question.id, OPEN, question.asks)
     given, complaint = _as_kind(value, question.kind)
     if complaint:
-        return Answer(question.id, UNCLEAR, complaint)
+        is_short = question.kind is tuple and not isinstance(value, set | frozenset)
+        form = f" The question: {question.asks}" if is_short else ""  # it says how many parts
+        return Answer(question.id, UNCLEAR, f"{complaint}{form}")
     try:
         right = question.right()
         if complaint := _of_another_kind(given, right):
@@ -122,7 +124,7 @@ def _same(question: Question, given: Any, right: Any) -> bool:
 
 
 def _nudge(question: Question, given: object, right: object) -> str:
-    return next((n.words for n in question.nudges if n.when(given, right)), question.nudge)
+    return next((n.told(given) for n in question.nudges if n.when(given, right)), question.nudge)
 
 
 def _as_kind(value: Any, kind: type) -> tuple[object, str]:

@@ -1,7 +1,7 @@
 """A checked reading exercise as data."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,18 @@ _KINDS = (bool, int, float, str, set, tuple)
 
 @dataclass(frozen=True)
 class Nudge:
-    """The words for one kind of mistake, shown if ``when(value, right)`` is true."""
+    """The words for one kind of mistake, shown if ``when(value, right)`` is true.
+
+    numbers: numbers to insert into the words, as ``str.format`` does, computed from the wrong answer.
+    """
 
     when: Callable[[Any, Any], bool]
     words: str
+    numbers: Callable[[Any], Mapping[str, object]] | None = None
+
+    def told(self, value: Any) -> str:
+        """Return the words for a wrong answer."""
+        return self.words.format(**self.numbers(value)) if self.numbers else self.words
 
 
 @dataclass(frozen=True)

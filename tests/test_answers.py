@@ -112,7 +112,7 @@ def test_open(value, state_dir):
         ("ch98-q2", 3, "a string"),
         ("ch98-q3", "x_ptr", "a set, such as"),
         ("ch98-q3", [[1]], "a set, such as"),
-        ("ch98-q4", 4, "a tuple, such as"),
+        ("ch98-q4", 4, "a tuple, but 4 is an int. The question: How many?"),
         ("ch98-q4", ("a", 1), "Write numbers without quotation marks."),
         ("ch98-q4", {32, 4}, "A set has no order: write the numbers in order, as (?, ?)."),
         ("ch98-q5", "0.5", "The answer should be a number, but '0.5' is a str."),

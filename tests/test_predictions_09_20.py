@@ -1,5 +1,6 @@
 """Predictions of chapters 09 to 12, 14, 16 to 20 and 22: a right answer each; nudges keep it."""
 
+import math
 import re
 
 import nbformat
@@ -8,8 +9,10 @@ import pytest
 from puzzles_lib import INT8_LINEAR, answer, stages
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.chapters import questions
+from puzzles_lib.chapters.ch14_int8_linear import pictures
 from puzzles_lib.chapters.ch14_int8_linear.questions import _truncated
 from puzzles_lib.source import define
+from puzzles_lib.timing.recorded import rows
 from tests.conftest import REPO
 
 
@@ -362,7 +365,7 @@ MISTAKES = [
     ("ch12-q11", True, "second launch"),
     ("ch14-q13", 1, "the tile's height"),
     ("ch14-q13", 8, "after n or k"),
-    ("ch14-q13", 64, "Which number is that of the rows"),
+    ("ch14-q13", 64, "Print .tensor_core"),
     ("ch14-q1", (3.5,), "two numbers"),
     ("ch14-q1", (0.0346, 0.1136), "in percent"),
     ("ch14-q1", (11.4, 3.5), "the first one is for random"),
@@ -771,6 +774,35 @@ def test_the_copies_of_chapter_14_are_those_of_its_run():
     for cell, copies in zip(("p24-compiled-k", "p24-compiled-2"), RIGHT["ch14-q7"], strict=True):
         assert f" {copies} 16-byte copies" in said[cell]
     assert f" {RIGHT['ch14-q4']} 16-byte copies" in said["p24-compiled-3"]
+
+
+def cells(number: str) -> dict[str, str]:
+    (path,) = (REPO / "solutions").glob(f"{number}_*.ipynb")
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+def test_times_in_chapters_13_and_14_are_recorded():
+    took = {row["path"]: f"{row['us']:.0f} µs" for row in rows("machine-code")}
+    told = cells("13")
+    assert took["N = 67108864"] in told["why-after"] and took["N = 67108863"] in told["why-after"]
+    assert all(took[f"num_stages={n}"] in told["q15-ask"] for n in (1, 2, 3))
+    assert f"Launch 3 takes {took['256 x 128, 8 warps']}" in told["spills-after"]
+    assert f"Launch 4 takes {took['256 x 256, 8 warps']}" in told["spills-after"]
+    told = cells("14")
+    for path in ("[N, K], K = 4096", "[K, N], K = 4096", "[N, K], K = 4090"):
+        order, _, size = path.partition(", K = ")
+        assert f"| ${order}$, K = {size} | {took[path]} |" in told["p24-times"]
+    now, before = took["tiles, K = 4090"], took["[N, K], K = 4090"]
+    assert f"{now} instead of {before}" in told["p24-compiled-after"]
+
+
+def test_the_errors_of_twelve_layers_add_up_as_chapter_14_says():
+    alone, found = pictures.one_layer_alone(), pictures.errors()
+    whole = math.sqrt(sum(error**2 for error in alone))
+    assert whole == pytest.approx(found["rounded, a scale per row"][-1], abs=5e-4)
+    lost, ends = 1 - math.prod(pictures.gains()), found["truncated, a scale per row"][-1]
+    told = cells("14")["p22-gain-after"]
+    assert f"add up to {whole:.1%}" in told and f"lose {lost:.1%}" in told and f"ends at {ends:.1%}" in told
 
 
 def test_a_tile_of_one_token_is_multiplied_as_sixteen_rows():

@@ -216,7 +216,10 @@ def test_undefined_values_that_are_stored_stay_so_in_memory():
         ("(offs * 100.0).to(tl.int8)", "200 is cast to int8, whose range is -128 to 127"),
         ("(offs - 1.5).to(tl.uint8)", "-1.5 is cast to uint8, whose range is 0 to 255"),
         ("(offs * 3e9).to(tl.int32)", "3e+09 is cast to int32, whose range is -2147483648 to 2147483647"),
-        ("tl.sqrt(offs - 1.0).to(tl.bfloat16).to(tl.int64)", "nan is cast to int64"),
+        (
+            "tl.sqrt(offs - 1.0).to(tl.bfloat16).to(tl.int64)",
+            "nan, which comes from 0 / 0 or the like, is cast to int64",
+        ),
         ("tl.clamp(tl.sqrt(offs - 1.0), -1.0, 1.0)", "tl.clamp of NaN may be either limit"),
         ("tl.argmax(tl.sqrt(offs - 1.0), 0) + offs", "NaN is neither larger nor smaller"),
         ("tl.min(tl.sqrt(offs - 1.0), 0, return_indices=True)[0] + offs", "NaN is neither larger nor"),

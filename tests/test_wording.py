@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 
 import numpy as np
 import pytest
@@ -482,6 +483,12 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = undefined": "undefined is not defined: no line sets it",
     "z = tl.load(z + offs)": "z is not defined here: the pointer is z_ptr",
     "if N > M: z = x\nr = z": "z is not defined here: a name set only in an if or a loop needs a value",
+    "c = x[:, None]\nfor i in range(4):\n    c = tl.maximum(c, tl.max(x2, axis=1))": "c is a column, and "
+    "tl.max(x2, axis=1) isn't. keep_dims=True makes it one",
+    "c = x[:, None]\nfor i in range(4):\n    peak = tl.max(x2, axis=1)\n    c = tl.maximum(c, peak)": "c "
+    "is a column, and tl.max(x2, axis=1) isn't. keep_dims=True makes it one",
+    "r = tl.dot(x2, x2.to(tl.int8).T)": "x2.to(tl.int8) makes a dot of integers, x2.to(tl.int8).T.to(",
+    "W: tl.constexpr = N // 4\nr = offs < W * 4": "W can't be a tl.constexpr, because its value is",
     "total += x": "total is not defined here: its first value comes only in this line or a later one",
     "r = twice(x)": "twice is not defined: a kernel can call functions of tl, and your own",
     "r = ROWS_LEFT": "ROWS_LEFT is not defined: it is not among the kernel's parameters",
@@ -709,7 +716,7 @@ def test_a_name_that_the_kernel_sets_in_a_loop_is_not_taken_for_a_global():
     kernel = written("for i in range(0, N):\n    scale = x + i\ntl.store(z_ptr + offs, scale)")
     kernel.__globals__["scale"] = X
     message = front_end(kernel, ARGUMENTS).message
-    assert message == "scale is not defined here: a name set only in an if or a loop needs a value before it"
+    assert re.search(r"scale is not defined after the loop, because line \d+ sets it inside", message)
 
 
 UNSET = "z is not defined: no line sets it, and it is not among the kernel's parameters"

@@ -30,6 +30,10 @@ MEASURED = {
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.bench.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
     "lessons": ("puzzles_lib.bench.lessons", "what chapters 04 and 05 save on a GPU (needs a GPU)"),
+    "machine-code": (
+        "puzzles_lib.bench.machine_code",
+        "what chapters 13 and 14 read in machine code, timed (needs a GPU)",
+    ),
     "attention": ("puzzles_lib.bench.attention", "chapter 18's attention beside torch's (needs a GPU)"),
     "linear-cross-entropy": (
         "puzzles_lib.bench.linear_cross_entropy",

@@ -21,6 +21,16 @@ _SHARED = (
     "elements share a load if one thread has them as neighbors and the compiler knows that their address is "
     "a multiple of the load's width. And one bit of the mask must be enough for all of them"
 )
+_OWN_BITS = (
+    "and each has a mask bit of its own: elements share a load only if the compiler knows that they share "
+    "their mask bit, too"
+)
+_UNSEEN = {  # lines from which the compiler doesn't learn what a mask's limit is a multiple of
+    r"tl\.multiple_of\(\s*(\w+)\s*,": "tl.multiple_of changes nothing here, because {} is an argument",
+    r"tl\.assume\(.*?\b(\w+) % ": "tl.assume doesn't tell it what {} is a multiple of",
+    r"\b(\w+) & ?[-~(]": "it doesn't see through &, so {} could be any number to it",
+    r"\b(\w+) - ?\(?\1 % ": "it doesn't see through %, so {} could be any number to it",
+}
 _INTEGERS = re.compile(r": tensor<(?:\d+x)+i\d+>")
 _FLOATS32 = re.compile(r": tensor<(?:\d+x)+f32> \*")
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
@@ -63,11 +73,22 @@ def _load_bytes(compiled: Stages) -> Reading:
         return Reading(None, "the kernel loads nothing from memory")
     widths = [_width(each.operation) for each in loads]
     narrow = loads[widths.index(min(widths))]
-    return Reading(
-        min(widths),
-        f"{widths.count(min(widths))} of {len(loads)} loads are that narrow: {_SHARED}",
-        narrow.line,
-    )
+    many = f"{widths.count(min(widths))} of {len(loads)} loads are that narrow"
+    cause = _own_bits(compiled, len(loads))
+    return Reading(min(widths), f"{many}, {cause}" if cause else f"{many}: {_SHARED}", narrow.line)
+
+
+def _own_bits(compiled: Stages, loads: int) -> str:
+    """Return that each load has a mask bit of its own, and what the compiler can't use; "" if some share."""
+    guards = re.findall(r"@(!?%p\d+)\s+ld\.global", compiled.ptx)
+    if not 1 < loads == len(set(guards)) == len(guards):
+        return ""
+    arguments = re.findall(r"%(\w+): ", next((x for x in compiled.ttir.splitlines() if "tt.func" in x), ""))
+    code = "\n".join(line.partition("#")[0] for line in compiled.source.values())
+    for form, words in _UNSEEN.items():
+        if (found := re.search(form, code)) and found[1] in arguments:
+            return f"{_OWN_BITS}; {words.format(found[1])}"
+    return _OWN_BITS
 
 
 def _wide_loads(compiled: Stages) -> Reading:

@@ -114,7 +114,9 @@ def to_integer(machine: Machine, step: Step, value: Lanes) -> Labels:
     found = value.labels
     if not fits.all():
         name = f"{'u' * (limits.min == 0)}{step.row.name}"
-        what = f"{floats[~fits].flat[0]:.6g} is cast to {name}, whose range is {limits.min} to {limits.max}, "
+        number = f"{floats[~fits].flat[0]:.6g}"
+        number += ", which comes from 0 / 0 or the like," if number == "nan" else ""
+        what = f"{number} is cast to {name}, whose range is {limits.min} to {limits.max}, "
         what += "so the result is undefined"
         found = joined(found, where(~fits, machine.memory.label(what)))
     return found

@@ -472,6 +472,11 @@ def _outside_of_the_compiler(t: Trouble, _: re.Match) -> str:
         return f"{callee} only works on numbers known at compile time: {instead}"
     if callee:
         return _known_early(t, f"an argument of {callee} must be")
+    for name in (each.id for each in ast.walk(t.node) if isinstance(each, ast.Name)) if t.node else ():
+        value = t.seen.scope.get(name)
+        if isinstance(value, tl.constexpr) and isinstance(value.value, tl.tensor):
+            why = "because its value is known only at launch"
+            return f"{name} can't be a tl.constexpr, {why}: write {name} = ..."
     return "this needs numbers known at compile time, such as a tl.constexpr parameter"
 
 
@@ -659,12 +664,39 @@ def _carried(t: Trouble, found: re.Match) -> str:
     halves = [half for half in _HALVES if before.replace(half, "float32") == after and half in before]
     if halves and "pointer" not in before:
         return f"{text}: start with float32, {_ROUNDED}"
+    if fold := _without_kept_axis(t, last, found[2], found[3]):
+        vector, kind = fold
+        return f"{text}: {name} is a {kind}, and {vector} isn't. keep_dims=True makes it one"
     if before.count(",") != after.count(",") and last is not None:
         sizes = re.search(r"<\['(.*)'\]|<\[(.*?)\]", found[2])
         if sizes and t.fold_missing(last, _numbers(sizes[1] or sizes[2])):
             return f"{text}: a loop cannot change a variable's shape or dtype"
         t.axes_from(*(node for node in ast.walk(last) if isinstance(node, ast.Name)))
     return f"{text}: a loop cannot change a variable's shape or dtype"
+
+
+_FOLDING = ("tl.max", "tl.min", "tl.sum", "tl.argmax", "tl.argmin", "tl.reduce")
+
+
+def _without_kept_axis(t: Trouble, made: ast.stmt | None, before: str, after: str) -> tuple[str, str] | None:
+    """Return the fold without keep_dims that makes a tile of a column, and the word "column".
+
+    made: the assignment that changes the shape from ``before`` to ``after``, in Triton's text.
+    """
+    shapes = [re.search(r"<\['?(.*?)'?\], \w+>|<\[(.*?)\]", text) for text in (before, after)]
+    if made is None or not all(shapes):
+        return None
+    column, tile = (_numbers(found[1] or found[2]) for found in shapes if found)
+    if len(column) != 2 or len(tile) != 2 or column[1] != 1 or tile[1] == 1:
+        return None
+    nodes = [node for node in ast.walk(made) if isinstance(node, ast.expr)]
+    named = [t.assigned(n.id, made.lineno) for n in nodes if isinstance(n, ast.Name)]
+    for node in [*nodes, *(each.value for each in named if each)]:
+        if isinstance(node, ast.Call) and _is_call_of(node, *_FOLDING):
+            kept = any(keyword.arg in ("keep_dims", None) for keyword in node.keywords)
+            if not kept and any(keyword.arg == "axis" for keyword in node.keywords):
+                return ast.unparse(node), "column"
+    return None
 
 
 def _start_shape(t: Trouble, sizes: Sequence[int]) -> str:
@@ -869,13 +901,25 @@ def _closest(name: str, names: list[str]) -> list[str]:
 
 def _why_undefined(t: Trouble, name: str) -> str:
     places = _assigned(t, name)
-    if any(line < getattr(t.node, "lineno", 0) for line in places):
+    at = getattr(t.node, "lineno", 0)
+    if any(line < at for line in places):
+        if inside := _set_in_an_ended_loop(t, name, at):
+            return f" after the loop, because line {inside} sets it inside: move that line below the loop"
         return " here: a name set only in an if or a loop needs a value before it"
     if f"{name}_ptr" in t.seen.scope and _in_an_address(t, name):
         return f" here: the pointer is {name}_ptr"
     if places:
         return " here: its first value comes only in this line or a later one"
     return ": no line sets it, and it is not among the kernel's parameters"
+
+
+def _set_in_an_ended_loop(t: Trouble, name: str, at: int) -> int:
+    """Return the line that sets a name in a loop that ends before a line; 0 if there is none."""
+    loops = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.For)] if t.seen.source else []
+    for loop in (each for each in loops if (each.end_lineno or 0) < at):
+        if isinstance(made := _last_assignment(loop, name), ast.Assign):
+            return _line(t.seen, made).line
+    return 0
 
 
 def _in_an_address(t: Trouble, name: str) -> bool:
@@ -1056,7 +1100,12 @@ def _dot_sum(t: Trouble, _: re.Match) -> str:
 
 def _dot_dtypes(t: Trouble, found: re.Match) -> str:
     one, other = _dtype(found[1]), _dtype(found[2])
-    return f"tl.dot's operands must be of one dtype, but are {one} and {other}: convert one with .to(...)"
+    told = f"tl.dot's operands must be of one dtype, but are {one} and {other}"
+    operands = t.operands()
+    if {one, other} == {"float32", "int8"} and len(operands) > 1:
+        floats, codes = (t.text(n) for n, _ in (operands if one == "float32" else operands[1::-1])[:2])
+        return f"{told}: {floats}.to(tl.int8) makes a dot of integers, {codes}.to(tl.float32) one of floats"
+    return f"{told}: convert one with .to(...)"
 
 
 def _floats_wanted(t: Trouble, found: re.Match) -> str:

@@ -348,6 +348,36 @@ tiles_without_a_dot = edited(
     {"acc += tl.dot(x, w)": _DOTLESS},
 )
 
+products_of_int8 = edited(
+    INT8_LINEAR,
+    "products_of_int8",
+    "Multiplies the codes as they are, so that each product wraps around in an int8.",
+    {"acc += tl.dot(x, w)": _DOTLESS.replace(".to(tl.int32)", "")},
+)
+rows_of_tiles_without_padding = edited(
+    TILED_LINEAR,
+    "rows_of_tiles_without_padding",
+    "Takes a row of tiles to have TILE_N * K codes, as if the last tile weren't padded.",
+    {
+        "(tl.program_id(1) * steps + step) * TILE_N * TILE_K": (
+            "tl.program_id(1) * TILE_N * K + step * TILE_N * TILE_K"
+        )
+    },
+)
+rows_of_one_tile = edited(
+    TILED_LINEAR,
+    "rows_of_one_tile",
+    "Starts each row of tiles one tile after the row before it.",
+    {"(tl.program_id(1) * steps + step)": "(tl.program_id(1) + step)"},
+)
+# `x / scale` and `x * (1 / scale)` may differ by a bit, so no case has ties for which that would count.
+multiplied_by_one_over_the_scale = edited(
+    QUANTIZE_ROWS,
+    "multiplied_by_one_over_the_scale",
+    "Multiplies by 1 / scale, as libraries do.",
+    {"x / scale[:, None]": "x * (1 / scale[:, None])"},
+)
+
 # Those without a dot are correct, but their machine code isn't what the puzzle asks for.
 WRONG = [
     Wrong(QUANTIZE_ROWS, peak_so_far, kind="values", says="before the peak of the whole row is known"),
@@ -355,6 +385,9 @@ WRONG = [
     Wrong(INT8_LINEAR, bias_at_every_step, kind="values", says="y[0, 0]"),
     Wrong(INT8_LINEAR, weights_dequantised_first, kind="values", says="y[0, 0]"),
     Wrong(TILED_LINEAR, bias_for_every_tile, kind="values", says="y[0, 0]"),
+    Wrong(INT8_LINEAR, products_of_int8, kind="values", says="each product is cut to int8"),
+    Wrong(TILED_LINEAR, rows_of_tiles_without_padding, kind="values", says="you go TILE_N * K"),
+    Wrong(TILED_LINEAR, rows_of_one_tile, kind="values", says="you go one tile"),
     Wrong(INT8_LINEAR, summed_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
     Wrong(FUSED_LINEAR, fused_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
     Wrong(TILED_LINEAR, tiles_without_a_dot, kind="machine", says="tl.dot of integer tiles: 0"),
@@ -424,6 +457,7 @@ RIGHT = [
     (FUSED_LINEAR, quantized_by_rint),
     (FUSED_LINEAR, peaks_by_minimum_and_maximum),
     (QUANTIZE_ROWS, multiplied_by_the_inverse),
+    (QUANTIZE_ROWS, multiplied_by_one_over_the_scale),
     (QUANTIZE_ROWS, rounded_by_hand),
     (QUANTIZE_ROWS, block_pointers_and_rint),
     (INT8_LINEAR, accumulates_in_the_dot),

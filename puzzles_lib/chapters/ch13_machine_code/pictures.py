@@ -49,6 +49,7 @@ def stations() -> Picture:
     arrow(ax, (last + 0.2, 3.6), (last - gap, 5.3))
     arrow(ax, (last + width / 2, 3.6), (last + width / 2, 5.2))
     arrow(ax, (2 * (width + gap) + 0.1, 6.7), (width + 0.1 + width + gap, 6.7))
+    label(ax, 2 * (width + gap) + 0.1 - gap / 2, 6.35, "ptxas", fontsize=9, color=FAINT)
     told = "TTIR is almost the same for every target; TTGIR and LLVM IR come from each target's own passes"
     label(ax, 0.2, 4.35, told, align="left", color=FAINT)
     return Picture(
@@ -171,7 +172,7 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
         "y": read_layout(ttgir, operand.format(1), (16, 8)),
         "acc": read_layout(ttgir, "#mma", (16, 8)),
     }
-    wide, tall, gap = 0.82, 0.56, 0.9
+    wide, tall, gap = 0.82, 0.5, 0.9
     corner = (2.0 + 16 * wide + gap, 1.1 + 16 * tall + gap)
     places = {"x": (2.0, corner[1]), "y": (corner[0], 1.1), "acc": corner}
     figure, ax = new_sheet(corner[0] + 8 * wide + 0.4, corner[1] + 16 * tall + 0.4)
@@ -187,11 +188,20 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
             for column in range(layout.shape[1]):
                 holder = next(h for h in layout.holders((row, column)) if h[0] == 0)
                 picked = holder[1] == lane
+                tint = PALE if name == "y" else PROGRAM_TINTS[holder[1] // 4]
                 texts[-1].append(LETTERS[holder[2]] if picked else str(holder[1]))
-                colors[-1].append(MARK if picked else PROGRAM_TINTS[holder[1] // 4])
+                colors[-1].append(MARK if picked else tint)
                 if picked:
                     mine.append(f"{LETTERS[holder[2]]} [{row}, {column}]")
         cells(ax, texts, x=x, y=y, width=wide, height=tall, colors=colors, fontsize=9)
+        pairs: dict[int, list[tuple[int, int]]] = {}  # the elements in each register of the lane
+        for row, column in ((m, k) for m in range(layout.shape[0]) for k in range(layout.shape[1])):
+            holder = next(h for h in layout.holders((row, column)) if h[0] == 0)
+            if holder[1] == lane:
+                pairs.setdefault(holder[2] if name == "acc" else holder[2] // 2, []).append((row, column))
+        for (row, column), *_, last in (p for p in pairs.values() if len(p) > 1):
+            across, down = (last[1] - column + 1) * wide, (last[0] - row + 1) * tall
+            box(ax, x + column * wide, y + row * tall, across, down, color=None, edge=INK, linewidth=2.2)
         m, k = layout.shape
         real = layout.registers if name == "acc" else layout.registers // 2  # two float16 in each
         words = f"{name}: {m} x {k}, {real} registers per lane"
@@ -202,9 +212,9 @@ def fragments(ttgir: str, lane: int = 9) -> Picture:
     words = (
         "one warp, one mma.sync.m16n8k16:\n\n"
         "  acc += x @ y\n\n"
-        "numbers are lanes, and a tint is\nthe four lanes that share a row of acc;\n"
+        "numbers are lanes, and a tint is\nthe four lanes that share a row;\n"
         f"the cells of lane {lane} are marked:\na, b, c, ... are its elements.\n"
-        "Two float16 of x or y share a register."
+        "A thick frame is one register:\ntwo float16 of x or y share it."
     )
     label(ax, 2.0, 1.1 + 8 * tall, words, align="left", fontsize=11)
     return Picture(
@@ -316,7 +326,9 @@ def pipelined(steps: int = 4) -> Picture:
     words = (
         "here, dot 1 reads one pair of tiles, while pairs 2 and 3 arrive:\nthree pairs are in shared memory"
     )
-    label(ax, x, foot + 0.8, words)
+    label(ax, x, foot + 0.8, words, fontsize=11)
+    words = "each iteration starts one copy:\ncopy 3 starts with dot 1"
+    label(ax, left + wide * (copies[3][1] + 0.2), 5.0 + tall, words, align="left", fontsize=9)
     return Picture(
         figure,
         f"{steps} iterations of a matmul's loop, if a tile takes as long to arrive as two dots. "

@@ -17,6 +17,7 @@ from puzzles_lib.inspector import Stages, stages
 from puzzles_lib.inspector.occupancy import resident
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
+from puzzles_lib.timing.h200 import RESERVED
 
 SIX_LAUNCHES = ((4096, 1024), (8192, 1024), (4095, 1024), (4094, 1024), (1, 1024), (4096, 512))  # N, BLOCK
 WARPS = (2, 4, 8, 16, 32)
@@ -163,6 +164,22 @@ def _kept(given: tuple) -> str | None:
     return None if _resident(made) >= PROGRAMS else "shared"
 
 
+def _needs(given: tuple) -> dict[str, object]:
+    """Return what a launch needs: registers per thread, given out in steps of 8, and the rest."""
+    made = _launched(given)
+    registers, threads = -(-(made.registers or 0) // 8) * 8, 32 * given[3]
+    sums = given[0] * given[1] // threads
+    shared = (made.shared_bytes or 0) + RESERVED
+    return {
+        "sums": sums,
+        "registers": registers,
+        "threads": threads,
+        "all_registers": registers * threads * PROGRAMS,
+        "shared": shared,
+        "all_shared": shared * PROGRAMS,
+    }
+
+
 def _fails_by(what: str) -> Callable[[tuple, tuple], bool]:
     return lambda given, right: _kept(given) == what
 
@@ -212,10 +229,6 @@ def _bytes_of_neighbors() -> int:
     layout = read_layout(_matmul("sm_80", num_stages=1).ttgir, operand, (16, 16))
     row = [any(h[:2] == (0, 9) for h in layout.holders((2, k))) for k in range(16)]
     return 2 * max(len(run) for run in "".join("x" if held else " " for held in row).split())
-
-
-def _wide_loads_on_amd() -> int:
-    return _add("gfx942").amdgcn.count("buffer_load_dwordx4")
 
 
 BASE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 4, "num_stages": 3}
@@ -420,8 +433,7 @@ QUESTIONS = (
         f"with wgmma, no spills, num_stages of {DEEP} or more, {PROGRAMS} programs at a time.",
         _launch,
         tuple,
-        "The registers fit, but not three programs' shared memory. What do a stage's two tiles take, and "
-        "which size makes them smaller without changing the sums?",
+        "That multiplies without wgmma. How many warps work together in one, and on how many rows?",
         (
             Nudge(
                 lambda given, right: len(given) != 5,
@@ -439,15 +451,23 @@ QUESTIONS = (
             Nudge(_fails_by("depth"), f"num_stages, the last number, is less than {DEEP}."),
             Nudge(
                 _fails_by("spills"),
-                "With that launch, registers spill. How many sums does a thread hold, and how many may it?",
-            ),
-            Nudge(
-                _fails_by("wgmma"),
-                "That multiplies without wgmma. How many warps work together in one, and on how many rows?",
+                "With that launch, registers spill: a thread holds {sums} sums, and addresses and masks need "
+                "registers, too.",
+                _needs,
             ),
             Nudge(
                 _fails_by("registers"),
-                "Three programs need too many registers: multiply registers per thread, threads, programs.",
+                "That's {registers} registers for each thread. Three programs of {threads} threads need "
+                "{all_registers}, and there are 65536. A thread has {sums} sums; more threads, or another "
+                "shape of the tile, change the rest.",
+                _needs,
+            ),
+            Nudge(
+                _fails_by("shared"),
+                "The registers fit, but not three programs' shared memory: {shared} bytes each, {all_shared} "
+                "in all, and there are 233472. What do a stage's two tiles take, and which size makes them "
+                "smaller without changing the sums?",
+                _needs,
             ),
         ),
         _in_budget,
@@ -547,8 +567,13 @@ QUESTIONS = (
                 "Count the sums per thread. Are there registers for all of them in all four launches?",
             ),
             Nudge(
-                lambda given, right: set() < given < right,
+                _is({4}),
                 "Correct so far, but not all. A small tile can be too much for few threads.",
+            ),
+            Nudge(
+                _is({1}),
+                "Correct so far, but not all. A large tile can be too much even for 8 warps: divide for each "
+                "launch.",
             ),
             Nudge(
                 lambda given, right: given > right,
@@ -679,16 +704,5 @@ QUESTIONS = (
         ),
         _without_wgmma,
         computed=True,
-    ),
-    Question(
-        "ch13-q29",
-        "On gfx942, four warps of 64 threads share 1024 float32: how many loads of 16 bytes per thread?",
-        _wide_loads_on_amd,
-        int,
-        "How many threads are four warps of 64, and how many of the 1024 elements does each get?",
-        (
-            Nudge(_is(2), "That's for warps of 32 threads."),
-            Nudge(_is(4), "4 is the number of elements per thread. How many loads of 16 bytes do they need?"),
-        ),
     ),
 )

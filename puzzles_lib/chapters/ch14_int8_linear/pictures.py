@@ -105,10 +105,13 @@ def cuts() -> Picture:
 # ---- what a bias and an outlier do
 
 
-def errors(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, list[float]]:
+LAYERS, TOKENS, WIDTH = 12, 84, 256
+
+
+def errors(layers: int = LAYERS, tokens: int = TOKENS, width: int = WIDTH) -> dict[str, list[float]]:
     """Return, per layer, the error of a chain of layers whose inputs are quantized, relative to its size."""
     x = _normal(tokens, width)
-    weights = [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
+    weights = _weights(layers, width)
     found = {}
     for name, cut, per_tensor in (
         ("rounded, a scale per row", torch.round, False),
@@ -122,6 +125,32 @@ def errors(layers: int = 12, tokens: int = 84, width: int = 256) -> dict[str, li
             exact, made = (exact @ weight.T).relu(), (quantised(made, cut, per_tensor) @ weight.T).relu()
             found[name].append(float((made - exact).norm() / exact.norm()))
     return found
+
+
+def one_layer_alone() -> list[float]:
+    """Return the error after the last layer if only the first, second, ... layer's input is rounded."""
+    found = []
+    for only in range(LAYERS):
+        exact = made = _normal(TOKENS, WIDTH)
+        for layer, weight in enumerate(_weights(LAYERS, WIDTH)):
+            given = quantised(made) if layer == only else made
+            exact, made = (exact @ weight.T).relu(), (given @ weight.T).relu()
+        found.append(float((made - exact).norm() / exact.norm()))
+    return found
+
+
+def gains() -> list[float]:
+    """Return the gain of each layer's truncation in a chain of layers that all truncate their input."""
+    made, found = _normal(TOKENS, WIDTH), []
+    for weight in _weights(LAYERS, WIDTH):
+        cut = quantised(made, torch.trunc)
+        found.append(float((cut * made).sum() / (made * made).sum()))
+        made = (cut @ weight.T).relu()
+    return found
+
+
+def _weights(layers: int, width: int) -> list[torch.Tensor]:
+    return [_normal(width, width, seed=1 + layer) * (2 / width) ** 0.5 for layer in range(layers)]
 
 
 def layers() -> Picture:
@@ -141,6 +170,7 @@ def layers() -> Picture:
     ax.set_ylim(0, 17)
     ax.set_xticks(range(1, deepest + 1))
     ax.set_yticks(range(0, 17, 4), [f"{tick}%" for tick in range(0, 17, 4)])
+    ax.set_title(f"{LAYERS} linear layers of {WIDTH} with ReLU, {TOKENS} tokens", fontsize=10, color=INK)
     ax.set_xlabel("layer", fontsize=10)
     ax.set_ylabel("error", fontsize=10)
     ax.tick_params(labelsize=10)
@@ -221,9 +251,10 @@ def fused(K: int = 8) -> Picture:
     for row, words in ((top, "int8"), (low, "int8")):
         label(ax, row.right + 0.3, row.y + 0.5, words, align="left", color=FAINT)
     acc = cells(ax, [str(total)], x=low.center(2)[0] - 1.5, y=4.6, width=3.0, colors=YELLOW, title="acc")
-    arrow(
-        ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), "multiply and sum: exact"
-    )
+    for place in range(K):
+        label(ax, low.center(place)[0], (top.bottom + low.y) / 2, "×", fontsize=11)
+    words = "the sum of the products: exact"
+    arrow(ax, (low.center(2)[0], low.bottom + 0.1), (acc.center(0)[0], acc.y - 0.1), words)
     out = box(ax, acc.right + 9.2, 4.6, 2.6, 1, f"{y:.4f}", color=GREEN)
     words = f"× {x_scale:g} × {w_scale:g} + ({bias:g})"
     arrow(ax, (acc.right + 0.15, 5.1), (out.x - 0.15, 5.1))
@@ -266,12 +297,15 @@ def inside(K: int = 256, N: int = 192, BLOCK_K: int = 64, BLOCK_N: int = 64) -> 
             words = f"program\n(0, {program})" if panel == 0 else f"program (0, {program})\nmakes codes"
             box(ax, x, 6.2, wide, 1.6, words, color=fill, edge=INK, fontsize=9)
         told = "all codes once" if panel == 0 else "all of x twice"
-        label(ax, middle, 8.4, f"each of {across} programs reads {told}")
+        label(
+            ax, middle, 8.4, f"each of {across} programs reads {told},\nand its own rows of the weights once"
+        )
     return Picture(
         figure,
         f"A row of tiles with {across} programs. Two launches: one program reads x twice and turns it into "
         f"codes in memory, and each of the {across} programs reads all codes once. Inside the matmul: each "
-        f"of the {across} programs reads all of x twice and makes its own codes, which are never in memory.",
+        f"of the {across} programs reads all of x twice and makes its own codes, which are never in memory. "
+        "Both times, each program reads its own rows of the weights once.",
     )
 
 
@@ -352,8 +386,10 @@ __all__ = [
     "digit",
     "errors",
     "fused",
+    "gains",
     "inside",
     "layers",
+    "one_layer_alone",
     "orders",
     "outlier",
     "quantised",

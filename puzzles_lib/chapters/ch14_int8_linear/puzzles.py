@@ -25,6 +25,7 @@ def quantize_rows(
     scale[m] = max over k of |x[m, k]|, divided by 127, or 1 if the row is all zeros.
     A peak that isn't 0 is at least 2e-36.
     codes[m, k] = x[m, k] / scale[m], rounded half to even.
+    x * (1 / scale) is fine, too: where the two could differ, nothing is checked.
     """
     scale = x.abs().amax(dim=1) / 127
     scale = scale.masked_fill(scale == 0, 1.0)
@@ -399,7 +400,15 @@ def _narrow(dtype: torch.dtype) -> Callable[..., Tensor]:
     return spec
 
 
+def _narrow_products(xq: Tensor, x_scale: Tensor, wq: Tensor, w_scale: Tensor, bias: Tensor) -> Tensor:
+    """Return int8_linear with products that are cut to int8. Their sum is exact."""
+    codes, weights = xq.to(torch.int8), wq.to(torch.int8)
+    acc = torch.stack([(row * weights).sum(dim=1, dtype=torch.int64) for row in codes])
+    return x_scale[:, None] * w_scale * acc + bias
+
+
 NARROW = {
+    "each product is cut to int8, because both factors are int8: tl.dot multiplies exactly": _narrow_products,
     "sums are cut to int16, which ends at 32767: the dot and acc have to be int32": _narrow(torch.int16),
     "sums are cut to int8, which ends at 127: the dot and acc have to be int32": _narrow(torch.int8),
 }
@@ -714,6 +723,12 @@ TILE_SLIPS = {
     ),
     "each row has K // TILE_K tiles here: round up, because the last tile is padded": _tiles_at(
         lambda i, step, n, k, s: ((i * s.steps + step) * s.TILE_N + n) * s.TILE_K + k, rounded_up=False
+    ),
+    "from one row of tiles to the next you go TILE_N * K: rows are padded, so it's steps * TILE_N * TILE_K": (
+        _tiles_at(lambda i, step, n, k, s: i * s.TILE_N * s.K + (step * s.TILE_N + n) * s.TILE_K + k)
+    ),
+    "from one row of tiles to the next you go one tile: a row has tl.cdiv(K, TILE_K) of them": _tiles_at(
+        lambda i, step, n, k, s: ((i + step) * s.TILE_N + n) * s.TILE_K + k
     ),
     "every program reads the first row of tiles": _tiles_at(
         lambda i, step, n, k, s: (step * s.TILE_N + n) * s.TILE_K + k + 0 * i

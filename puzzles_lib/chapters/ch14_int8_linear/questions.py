@@ -475,6 +475,6 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v in (8, 32), "That's the number after n or k. Rows come after m."),
         ),
-        nudge="The name of the instruction has a part such as m64n128k16. Which number is that of the rows?",
+        nudge="Print .tensor_core of the compiled kernel. Its rows are the number after m in that name.",
     ),
 )

@@ -28,7 +28,7 @@ def results() -> str:
     tables = (
         _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
         _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
-        _attention(), _lessons(), _decoding(), _paged(), _grouped(), _cross_entropy(),
+        _attention(), _lessons(), _machine_code(), _decoding(), _paged(), _grouped(), _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -330,6 +330,16 @@ def _lessons() -> list[str]:
         name = f"{row['case']}: {row['path']}" if own else row["path"]
         share = "1.00" if own else f"{row['us'] / row['baseline_us']:.2f}"
         lines.append(f"| {name} | {row['us'] / 1000:.2f} ms | {share} | {_size(row['bytes'])} |")
+    return lines
+
+
+def _machine_code() -> list[str]:
+    lines = ["| what chapters 13 and 14 read | time | time / first row |", "|---" * 3 + "|"]
+    for case in dict.fromkeys(row["case"] for row in rows("machine-code")):
+        some = [row for row in rows("machine-code") if row["case"] == case]
+        for row in some:
+            name = f"{case}: {row['path']}" if row is some[0] else row["path"]
+            lines.append(f"| {name} | {row['us']:.0f} µs | {row['us'] / some[0]['us']:.2f} |")
     return lines
 
 
