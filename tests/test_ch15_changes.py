@@ -206,3 +206,17 @@ def test_the_chapter_shows_it_where_a_kernel_is_new():
     others = rungs - {"first", "filled"}  # 7 is the reader's number of parts
     assert {after for _, after in shown} == {*others, "hasty"}
     assert {before for before, _ in shown} <= rungs
+
+
+def test_figures_of_both_boxes_are_compared_once_both_were_raced(monkeypatch):
+    """Only figures that differ are shown, and none of a version that was edited after its race."""
+    monkeypatch.setattr(racing, "_LATEST", {})
+    assert changed(versions.by_tma, versions.filled).box == ()
+    racing.race(versions.by_tma), racing.race(versions.filled)
+    told = changed(versions.by_tma, versions.filled)
+    assert "programs: 144 for 132 slots → 126 for 132 slots" in told.box
+    assert "forecast in a burst: 320.4 µs → 186.7 µs" in told.box
+    assert not any(line.startswith(("registers", "clocks", "bytes")) for line in told.box)
+    assert "    programs: 144 for 132" in str(told) and "<div>126 for 132 slots</div>" in told._repr_html_()
+    monkeypatch.setattr(changes, "outdated", lambda rung: "edited since")
+    assert changed(versions.by_tma, versions.filled).box == ()

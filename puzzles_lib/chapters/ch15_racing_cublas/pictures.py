@@ -424,8 +424,13 @@ def in_flight() -> Picture:
     arrow(ax, (second + 0.8, top + 2.75), (second + 0.8, top + 3.35))
     for x in (2.6, 4.4, 6.2):
         arrow(ax, (second + x, top + 2.75), (second + x, top + 3.35), color=VERMILLION)
-    label(ax, second, top + 5.0, "red: reads another iteration's x̂, so the sums are garbage", align="left",
-          color=VERMILLION, fontsize=9.5)  # fmt: skip
+    label(ax, second + 2.0, top + 1.35, "writes", align="left", color=VERMILLION, fontsize=9)
+    label(ax, second + 0.5, top + 3.05, "reads", align="right", fontsize=9)
+    label(
+        ax, second + 6.5, top + 3.05, "reads the wrong iteration", align="left", color=VERMILLION, fontsize=9
+    )
+    label(ax, second + 6.5, top + 4.85, "so the sums are garbage",
+          align="left", color=VERMILLION, fontsize=9.5)  # fmt: skip
     top = 8.0
     label(ax, 0.2, top - 0.7, "rung 5: unpacks into other registers, and copies after the wait", align="left",
           weight="bold")  # fmt: skip
