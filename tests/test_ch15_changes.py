@@ -150,12 +150,13 @@ def test_long_ones_are_folded_and_short_ones_are_not():
 
 
 def test_a_kernel_edited_since_is_noted(monkeypatch):
-    """`changed` says so; `race` and `standing` refuse to judge code that isn't in the notebook."""
+    """`changed` refuses to compare, `race` and `standing` to judge code that isn't in the notebook."""
     current = racing.race(versions.first)
     words = "this is an older row_words_kernel"
     monkeypatch.setattr(rung_module, "stale_note", lambda kernel: words * (kernel is versions.first.kernel))
     told = changed(versions.along_k, versions.first)
     assert str(told).splitlines()[1].startswith(words) and words in told._repr_html_()
+    assert told.headline.endswith(": not compared") and told.lines == ()
     monkeypatch.setattr(racing, "examine", None)  # nothing is run
     again = racing.race(versions.first)
     assert not again.ok and not again.is_open and str(again).startswith(f"1 first: not run\n       {words}")

@@ -31,8 +31,9 @@ class Changes:
     before, after: the versions' names. launch: the settings that differ, such as ``"parts 8 → 7"``. lines:
     (sign, text) of the kernels and their helpers; ``"-"`` is in the first, ``"+"`` in the second, ``" "`` in
     both.
-    note: a sentence if one of the kernels has been edited since; "" if not. box: the figures of both boxes
-    that differ, such as ``"registers per thread: 80 → 255"``; none unless both versions were raced.
+    note: a sentence if one of the kernels has been edited since, so nothing is compared; "" if not.
+    box: the figures of both boxes that differ, such as ``"registers per thread: 80 → 255"``; none unless
+    both versions were raced.
     """
 
     before: str
@@ -48,6 +49,8 @@ class Changes:
         return f"{self.before} → {self.after}: {self._sizes()}"
 
     def _sizes(self) -> str:
+        if self.note:
+            return "not compared"
         if self.lines:
             gone, new = (sum(sign == each for sign, _ in self.lines) for each in "-+")
             return f"{gone or 'no'} line{'s' * (gone != 1)} removed, {new} added"
@@ -98,9 +101,10 @@ def changed(before: Rung, after: Rung) -> Changes:
     both = _helpers(before) & _helpers(after)
     codes = [[*_code(rung, both)] for rung in (before, after)]
     (old_keys, gone), (new_keys, come) = (tuple(zip(*code, strict=True)) or ((), ()) for code in codes)
-    note = outdated(after) or outdated(before)
-    box = () if note else tuple(_figures(before, after))
-    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), note, box)
+    if note := outdated(after) or outdated(before):
+        return Changes(before.name, after.name, (), (), note)
+    box = tuple(_figures(before, after))
+    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), box=box)
 
 
 def _figures(before: Rung, after: Rung) -> Iterator[str]:

@@ -566,7 +566,9 @@ def unpacking(field: int = 1) -> Picture:
         ks = f"k = {16 * field + row} and {16 * (field + 4) + row}"
         label(ax, x + 4 * width, 9.2, f"row {row}, fields {field} and {field + 4}: {ks}")
     raised = _raised(2 * field - 133)
-    label(ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four values of a column at once", fontsize=11)
+    label(
+        ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four values of a column at once", fontsize=11
+    )
     return Picture(
         figure,
         f"The words of rows 1 and 0 of a column, 8 fields of two bits each, are side by side in 32 bits: "
