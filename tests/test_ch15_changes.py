@@ -150,12 +150,13 @@ def test_long_ones_are_folded_and_short_ones_are_not():
 
 
 def test_a_kernel_edited_since_is_noted(monkeypatch):
-    """`changed` says so; `race` and `standing` refuse to judge code that isn't in the notebook."""
+    """`changed` refuses to compare, `race` and `standing` to judge code that isn't in the notebook."""
     current = racing.race(versions.first)
     words = "this is an older row_words_kernel"
     monkeypatch.setattr(rung_module, "stale_note", lambda kernel: words * (kernel is versions.first.kernel))
     told = changed(versions.along_k, versions.first)
     assert str(told).splitlines()[1].startswith(words) and words in told._repr_html_()
+    assert told.headline.endswith(": not compared") and told.lines == ()
     monkeypatch.setattr(racing, "examine", None)  # nothing is run
     again = racing.race(versions.first)
     assert not again.ok and not again.is_open and str(again).startswith(f"1 first: not run\n       {words}")
@@ -206,3 +207,17 @@ def test_the_chapter_shows_it_where_a_kernel_is_new():
     others = rungs - {"first", "filled"}  # 7 is the reader's number of parts
     assert {after for _, after in shown} == {*others, "hasty"}
     assert {before for before, _ in shown} <= rungs
+
+
+def test_figures_of_both_boxes_are_compared_once_both_were_raced(monkeypatch):
+    """Only figures that differ are shown, and none of a version that was edited after its race."""
+    monkeypatch.setattr(racing, "_LATEST", {})
+    assert changed(versions.by_tma, versions.filled).box == ()
+    racing.race(versions.by_tma), racing.race(versions.filled)
+    told = changed(versions.by_tma, versions.filled)
+    assert "programs: 144 for 132 slots → 126 for 132 slots" in told.box
+    assert "forecast in a burst: 320.4 µs → 186.7 µs" in told.box
+    assert not any(line.startswith(("registers", "clocks", "bytes")) for line in told.box)
+    assert "    programs: 144 for 132" in str(told) and "<div>126 for 132 slots</div>" in told._repr_html_()
+    monkeypatch.setattr(changes, "outdated", lambda rung: "edited since")
+    assert changed(versions.by_tma, versions.filled).box == ()

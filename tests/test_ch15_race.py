@@ -679,8 +679,10 @@ def test_a_launch_that_was_timed_in_a_burst_only_says_so_and_has_its_own_baselin
 
 def test_a_version_without_a_time_is_ranked_by_forecast_and_told_so(no_gpu):
     found = racing.standing(racing.race(like_rung_9(splits=13)))
-    forecasts = [forecast for _, _, forecast, *_ in found.rows]
-    assert forecasts == sorted(forecasts) and found.rows[found.place - 1][3] is None
+    times = [us for *_, us, _ in found.rows if us is not None]
+    assert times == sorted(times) and found.rows[found.place - 1][3] is None
+    mine, forecasts = found.rows[found.place - 1][2], [forecast for _, _, forecast, *_ in found.rows]
+    assert max(forecasts[: found.place - 1]) <= mine < forecasts[found.place]
     assert f"number {found.place} of 10 by forecast: its time isn't known" in str(found)
     assert str(found).count("none") == 2 and "measured now" not in str(found)
 
@@ -815,7 +817,14 @@ def test_questions_have_answers_and_none_waits_for_a_compiler(question, monkeypa
 
 @pytest.mark.parametrize(
     "value, words",
-    [(538 - 608, "half as many rows"), (2 * 538, "more than rung 7 takes"), (100, "Both boxes show")],
+    [
+        (538 - 608, "half as many rows"),
+        (2 * 538, "That's what rung 7 takes"),
+        (2000, "more than rung 7 takes"),
+        (538, "one box's clocks"),
+        (2 * (608 - 538), "Only rung 7 needs two iterations"),
+        (100, "Both boxes show"),
+    ],
 )
 def test_what_rung_8_saves_is_two_turns_less_one(value, words):
     """The clocks to issue are those of the boxes, 538 for 64 rows and 608 for 128."""
@@ -848,7 +857,13 @@ def test_of_rung_5_the_time_falls_and_the_forecast_does_not(value, words):
     [
         ("q4", 2, "each part takes longer"),
         ("q4", 4 / 7, "the inverse"),
-        ("q4", 8 / 7, "Rung 6 takes two rounds"),
+        ("q4", 8 / 7, "the lengths of the parts"),
+        ("q4", 0.875, "the lengths of the parts"),
+        ("q4", 1.1, "Rung 6 takes two rounds"),
+        ("q5", 64, "a tile's side"),
+        ("q5", 24, "its own column of dW only"),
+        ("q5", 96, "share no row"),
+        ("q1", 768, "if only dy were moved"),
         ("q4", 1.5, "as long as one part of K"),
         ("q7", 1, "no free slot"),
         ("q7", 144 / 132, "every slot stayed busy"),
@@ -873,7 +888,16 @@ def test_what_is_computed_from_a_box_has_nudges(name, value, words):
     (question,) = (q for q in QUESTIONS if q.id == f"ch15-{name}")
     right = question.right()
     assert _same(question)(
-        {"q4": 2 * 7 / 8, "q7": 2, "q12": 1 - 679.4 / 1237.3, "q14": (12, 12, 8), "q15": 7}[name], right
+        {
+            "q1": right,
+            "q5": 12,
+            "q4": 2 * 7 / 8,
+            "q7": 2,
+            "q12": 1 - 679.4 / 1237.3,
+            "q14": (12, 12, 8),
+            "q15": 7,
+        }[name],
+        right,
     )
     assert not _same(question)(value, right)
     said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)

@@ -42,6 +42,7 @@ CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
 SCALE, MINIMUM = "[group + 4 * block + half, 0]", "[group + 4 * block + 2 + half, 0]"
 MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
+PER_HALF = CORNERS.replace("4 * block + half", "4 * step").replace("4 * block + 2 + half", "4 * step + 2")
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
     (versions.along_k, ("(words >> 2 * j) & 3", "words & (3 << 2 * j)"), "out of range", "Field j"),
@@ -86,6 +87,16 @@ TRIES = [
     (versions.whole, ("pair >> 8", "pair >> 16"), "drops a whole word", ""),
     (versions.whole, ("tl.join(pair, pair >> 8)", "tl.join(pair >> 8, pair)"), "come before fields 0 to 3",
      ""),
+    (versions.along_k, ("(words >> 2 * j)", "(words >> 2 * r[None, :])"), "row r is shifted by 2 r",
+     "Field j"),
+    (versions.subnormal, ("(3 << 2 * (j % 4))", "3"), "every mask is 3", "Which bits"),
+    (versions.subnormal, ("tl.load(place) * 2.0", "tl.load(place).to(tl.float32) * 2.0"), "of one dtype",
+     "Everything in bfloat16"),
+    (versions.subnormal, ("* 2.0 ** (101", "* 2 ** (101"), "write 2.0 ** n", "A power of two as a float"),
+    (versions.subnormal, (PARTS, "words & (3 << 2 * j)"), "49152 is out of range for int16", "Which bits"),
+    (versions.by_tma, (CORNERS, PER_HALF), "by 4 rows per half block", "Four rows per block"),
+    (versions.by_tma, (CORNERS, CORNERS.replace(" + half", "")), "add half to both", "Four rows per block"),
+    (versions.in_pieces, (CUTS, "[0])[0])[0]"), "every piece is the tile's first", "Three bits"),
     (versions.by_tma, MIXED, "rows are mixed up", "Four rows per block"),
     (versions.by_tma, ("* unit", ""), "power of two is missing", "Scaled as in rung 4"),
     (versions.whole, (PLACED, "tl.join(pair, pair >> 8)"), "count faster", "Put the new axis in the middle"),

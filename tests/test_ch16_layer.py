@@ -583,10 +583,69 @@ def test_a_compiled_model_loses_what_a_call_does_on_the_side(capsys):
         made(x.T.contiguous().T)
     exec(PROSE["op-s-repair"], scope)
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == 4 and all(line.endswith(": all 4 tests: ok") for line in told)
+    assert len(told) == 5 and all(line.endswith(": all 4 tests: ok") for line in told[:4])
+    assert told[4] == "x on another device: ok"
     torch._dynamo.reset()
     transposed = x.T.contiguous().T
     assert torch.equal(made(transposed), flat(transposed))
+
+
+@pytest.mark.parametrize(
+    ("fake", "words"),
+    [
+        ("torch.empty(x.shape)", "real dtype is bfloat16, but the fake promises float32"),
+        ("torch.empty_strided(x.shape, (33, 1), dtype=x.dtype)", "real strides are (64, 1)"),
+        ("torch.empty(x.shape, dtype=x.dtype)", "FAILS. The fake's y is on cpu, wherever x is"),
+        ("x", "the fake returns x itself, but the function returns new memory"),
+    ],
+)
+def test_a_fake_that_fits_the_first_x_only_is_found_out(fake, words):
+    scope = cells_run("op-demo")
+    source = PROSE["op-s"].replace('"ch16::', f'"ch16_fake_{abs(hash(fake))}::')
+    exec(source.replace("torch.empty_like(x)", fake), scope)
+    assert words in " ".join(judged.promised_rows(scope["row_by_row"]).split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("x",), ""),
+        (["x"], ""),
+        ("x", "changes can't be 'x': a tuple of one name needs a comma, as in (\"a\",). For now"),
+        ("unknown", "may change anything. Name the inputs"),
+        (("packed",), "the inputs of the operator are: x"),
+        ((torch.ones(2, 2),), "names are strings, so they need quotes"),
+        (None, "it must be a tuple of names"),
+    ],
+)
+def test_what_a_call_changes_is_named_or_told_how(changes, words, capsys):
+    assert judged.argument_names(changes, "x") == (() if words else ("x",))
+    told = capsys.readouterr().out
+    assert words in told and bool(told) == bool(words) and told.count("\n") <= 1
+
+
+def test_a_backward_that_is_missing_is_not_said_to_pass(capsys):
+    scope = cells_run("op-demo")
+    exec(PROSE["op-c"].replace('"ch16::', '"ch16_open::'), scope)
+    repair = PROSE["op-c-repair"]
+    exec(repair.replace("    dx = dy * (x.abs() <= 1)\n", ""), scope)
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1].startswith("not solved yet") and "ok" not in told[-1]
+
+
+# Where each of these cells must be: a question needs the model and the picture before it, and the cell
+# after it shows the answer.
+FALSE_PROMISES = (
+    "op-a op-a-harm-idea q4-ask q4 op-a-harm op-a-after op-a-examine op-a-repair-idea op-a-repair "
+    "op-s-idea op-s q5-ask q5 op-s-examine op-s-after op-s-picture q6-ask q6 op-s-harm op-s-repair-idea "
+    "op-s-repair op-c-idea op-c q7-ask q7 op-c-examine op-c-repair-idea op-c-repair"
+).split()
+
+
+def test_the_cells_of_the_false_promises_are_in_order():
+    cells = list(PROSE)
+    start = cells.index("op-a")
+    assert cells[start : start + len(FALSE_PROMISES)] == FALSE_PROMISES
 
 
 def test_the_whole_model_compiles_and_no_two_layers_share_a_seed(capsys):
@@ -1041,7 +1100,7 @@ def test_a_view_without_the_gaps_of_x_fails(capsys):
         (
             "M * down + N * across",
             {"slice", "thirds", "transpose", "row"},
-            "strides (0, 1): FAILS. size is too large: it goes beyond the end of x's memory, at",
+            "strides (0, 1): FAILS. size is too large for these strides: it goes beyond the end of",
         ),
         ("M * N * 9", {"slice", "thirds", "transpose", "row"}, "it goes beyond the end of x's memory"),
         ("(N - 1) * across + (M - 1) * down + 1", set(), ""),

@@ -79,10 +79,20 @@ def test_a_spec_that_differentiates_is_not_the_first_to_import_torchs_compiler()
     assert done.stdout == "False\n"
 
 
+AT = "offs_m[:, None] * stride_xm + offs_n[None, :] * stride_xn"
+TURNED = "offs_m[None, :] * stride_xm + offs_n[:, None] * stride_xn"
+SWAPPED = "offs_m[:, None] * stride_xn + offs_n[None, :] * stride_xm"
+
+
 @pytest.mark.parametrize(
     "puzzle, changes, title",
     [
         (LINEAR_BACKWARD, {"offs_n[None, :] < N": "offs_n[None, :] < W * F"}, "Past the edges"),
+        (STRIDED_COPY, {"* BLOCK_M + tl": "* BLOCK_N + tl"}, "A block size for each axis"),
+        (STRIDED_COPY, {AT: TURNED}, "Rows down, columns across"),
+        (STRIDED_COPY, {AT: SWAPPED}, "A stride for each axis"),
+        (STRIDED_COPY, {" * stride_xn": ""}, "It fails if columns aren't"),
+        (STOCHASTIC_PACK, {"tl.rand(": "tl.randint("}, "Which number does an element draw?"),
         (
             LINEAR_BACKWARD,
             {"    if NEED_DB:\n        tl.store": "    if True:\n        tl.store"},

@@ -404,6 +404,11 @@ ROWS = {
         "x *= range(0, 3)",
         "a kernel cannot compute with a range: tl.arange(0, BLOCK) is a block of numbers",
     ),
+    r"^Nonrepresentable integer": ("r = x * 2 ** 101", "For a power of two as a float, write 2.0 ** n"),
+    r"^Scalar (-?\d+) is out of range for type (u?int(?:8|16))$": (
+        "r = x.to(tl.int16) & 49152",
+        "49152 is out of range for int16, the dtype of the other operand",
+    ),
     r"^\w+\(\): incompatible function arguments": (
         "r = tl.inline_asm_elementwise('a', '=r', [x], dtype=tl.int32, is_pure='yes', pack=1)",
         "takes two strings, a list of blocks, a dtype, is_pure= and pack=",

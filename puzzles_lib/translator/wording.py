@@ -1637,6 +1637,14 @@ ROWS: tuple[tuple[str, Say], ...] = (
         r"^(?:(type) object )?'(?:[\w.]+\.)?(\w+)' (?:object )?has no attribute '(?:d?type|handle)'$",
         _no_operand,
     ),
+    (
+        r"^Nonrepresentable integer",
+        "this integer has more than 64 bits. For a power of two as a float, write 2.0 ** n",
+    ),
+    (
+        r"^Scalar (-?\d+) is out of range for type (u?int(?:8|16))$",
+        "{0} is out of range for {1}, the dtype of the other operand",
+    ),
     (r"^\w+\(\): incompatible function arguments", _broken),
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from triton.runtime.jit import KernelInterface
 
+from puzzles_lib.chapters.ch15_racing_cublas.race import figures
 from puzzles_lib.chapters.ch15_racing_cublas.rung import Rung, in_words, outdated
 from puzzles_lib.difference import Lines, difference, drawn, told
 from puzzles_lib.drawing.card import Theme, card
@@ -19,6 +20,7 @@ from puzzles_lib.stubs import HOLE, is_untouched
 
 FOLDED = 24  # lines; what has more is shown when asked for
 _LEGEND = "- removed   + added"
+_BOX = "K = 100864, in the box:"
 _WORDS = {"splits": "parts", "num_warps": "warps", "num_stages": "stages"}
 
 
@@ -29,7 +31,9 @@ class Changes:
     before, after: the versions' names. launch: the settings that differ, such as ``"parts 8 → 7"``. lines:
     (sign, text) of the kernels and their helpers; ``"-"`` is in the first, ``"+"`` in the second, ``" "`` in
     both.
-    note: a sentence if one of the kernels has been edited since; "" if not.
+    note: a sentence if one of the kernels has been edited since, so nothing is compared; "" if not.
+    box: the figures of both boxes that differ, such as ``"registers per thread: 80 → 255"``; none unless
+    both versions were raced.
     """
 
     before: str
@@ -37,6 +41,7 @@ class Changes:
     launch: tuple[str, ...]
     lines: Lines
     note: str = ""
+    box: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -44,6 +49,8 @@ class Changes:
         return f"{self.before} → {self.after}: {self._sizes()}"
 
     def _sizes(self) -> str:
+        if self.note:
+            return "not compared"
         if self.lines:
             gone, new = (sum(sign == each for sign, _ in self.lines) for each in "-+")
             return f"{gone or 'no'} line{'s' * (gone != 1)} removed, {new} added"
@@ -55,11 +62,16 @@ class Changes:
 
     def __repr__(self) -> str:
         code = told(self.lines, _LEGEND) if self.lines else []
-        return "\n".join([self.headline, *filter(None, [self.note, self._launched]), *code])
+        box = [_BOX, *(f"    {line}" for line in self.box)] if self.box else []
+        return "\n".join([self.headline, *filter(None, [self.note, self._launched]), *box, *code])
 
     def _repr_html_(self) -> str:
         said = filter(None, [self.note, self._launched])
         body = "".join(f"<div>{html.escape(text)}</div>" for text in said)
+        if self.box:
+            rows = "".join(_row(line) for line in self.box)
+            style = "display:grid;grid-template-columns:auto auto 1fr;gap:0 1em;margin:0.3em 0"
+            body += f'<div style="{style}"><div>{_BOX}</div><div>was</div><div>is</div>{rows}</div>'
         if self.lines:
             code = drawn(self.lines, _LEGEND)
             summary = '<summary style="cursor:pointer">the lines</summary>'
@@ -89,8 +101,24 @@ def changed(before: Rung, after: Rung) -> Changes:
     both = _helpers(before) & _helpers(after)
     codes = [[*_code(rung, both)] for rung in (before, after)]
     (old_keys, gone), (new_keys, come) = (tuple(zip(*code, strict=True)) or ((), ()) for code in codes)
-    note = outdated(after) or outdated(before)
-    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), note)
+    if note := outdated(after) or outdated(before):
+        return Changes(before.name, after.name, (), (), note)
+    box = tuple(_figures(before, after))
+    return Changes(before.name, after.name, launch, difference(gone, come, (old_keys, new_keys)), box=box)
+
+
+def _figures(before: Rung, after: Rung) -> Iterator[str]:
+    """Yield the figures that differ between the boxes of two versions, if both were raced."""
+    was, now = figures(before), figures(after)
+    for name in was:
+        if name in now and was[name] != now[name]:
+            yield f"{name}: {was[name]} → {now[name]}"
+
+
+def _row(line: str) -> str:
+    """Return one of the box's figures as three cells of HTML."""
+    name, _, both = line.partition(": ")
+    return "".join(f"<div>{html.escape(text)}</div>" for text in (name, *both.split(" → ")))
 
 
 def _settings(rung: Rung) -> Iterator[tuple[str, str]]:

@@ -55,12 +55,12 @@ def roofline(
     """
     figure = new_figure(8.4, 5.0)
     ax = figure.subplots()
-    xs = [10, flops / bandwidth, 3000]
+    xs = [60, flops / bandwidth, 1800]
     ax.plot(xs, [min(flops, bandwidth * x) / 1e12 for x in xs], color=INK, linewidth=2)
-    label(ax, 12, 200, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
+    label(ax, 66, 420, f"memory:\n{bandwidth / 1e12:.2f} TB/s", align="left baseline", fontsize=9)
     clock = flops / (2 * PRODUCTS * MULTIPROCESSORS) / 1e9
     words = f"arithmetic: {flops / 1e12:.0f} TFLOP/s\nat {clock:.2f} GHz"
-    label(ax, 2900, flops / 1e12 * 1.08, words, align="right bottom", fontsize=9)
+    label(ax, 1750, flops / 1e12 * 1.08, words, align="right bottom", fontsize=9)
     told = []
     for count, filled in ((max(_sizes(rows)), True), (min(_sizes(rows)), False)):
         paths = _of(rows, count)
@@ -78,7 +78,7 @@ def roofline(
             ax.plot(*points[name], mark, color=color, markerfacecolor=face, label=words, **fill)
         ax.axvline(work / least, color=BLUE, linestyle="-" if filled else ":", linewidth=1.2)
         side, near = ("left", 1.04) if filled else ("right", 0.96)
-        label(ax, work / least * near, 36, f"fused,\nK = {count}", align=side, fontsize=9)
+        label(ax, work / least * near, 72, f"fused,\nK = {count}", align=side, fontsize=9)
         told += [
             f"{n.replace('x^', 'x̂')}, K = {count}: {x:.0f} FLOP per byte, {y:.0f} TFLOP/s"
             for n, (x, y) in points.items()
@@ -98,9 +98,9 @@ def roofline(
                 side, near = ("right", 0.86) if place % 2 else ("left", 1.07)
                 words = "rung " * (not place) + ", ".join(numbers)
                 label(ax, work / least * near, speed, words, align=side, fontsize=9, behind=PAPER)
-    ax.set(xscale="log", yscale="log", xlim=(10, 3000), ylim=(30, 1900))
-    ax.set_xticks([10, 30, 100, 300, 1000, 3000], ["10", "30", "100", "300", "1000", "3000"], fontsize=9)
-    ax.set_yticks([50, 100, 200, 400, 800], ["50", "100", "200", "400", "800"], fontsize=9)
+    ax.set(xscale="log", yscale="log", xlim=(60, 1800), ylim=(60, 1900))
+    ax.set_xticks([100, 200, 400, 800, 1600], ["100", "200", "400", "800", "1600"], fontsize=9)
+    ax.set_yticks([100, 200, 400, 800], ["100", "200", "400", "800"], fontsize=9)
     ax.minorticks_off()
     ax.set_xlabel("FLOP per byte that must be moved", fontsize=10)
     ax.set_ylabel("TFLOP/s", fontsize=10)
@@ -258,8 +258,8 @@ def operands() -> Picture:
         start = left + unpack + (store + barrier if through else 0)  # of the product
         end = start + product
         box(ax, start, top + 1.3, product, 1, "wgmma", color=GREEN, fontsize=9.5)
-        box(ax, left, top + 3.1, end - left, 0.5, color=ORANGE)
-        label(ax, left + unpack / 2, top + 3.35, "dy", fontsize=9)
+        box(ax, start - 0.8, top + 3.1, end - start + 0.8, 0.5, color=ORANGE)
+        label(ax, (start + end) / 2, top + 3.35, "dy", fontsize=9)
         arrow(ax, (start + 0.9, top + 3.1), (start + 0.9, top + 2.35))
         if through:
             x = left + unpack
@@ -312,7 +312,7 @@ def block(field: int = 1) -> Picture:
 
 def subnormals() -> Picture:
     """Draw two bits at four places of an otherwise zero bfloat16: each time a multiple of a power of two."""
-    figure, ax = new_sheet(25, 8.2)
+    figure, ax = new_sheet(25, 8.6)
     left, top, width = 3.4, 1.9, 0.86
     parts = [("sign", 1, VERMILLION), ("exponent", 8, YELLOW), ("mantissa", 7, SKY)]
     x = left
@@ -335,6 +335,8 @@ def subnormals() -> Picture:
         unit = values[1].double().log2().int().item()
         assert torch.equal(values.double(), torch.arange(4).double() * 2.0**unit)
         label(ax, row.right + 0.4, row.y + 0.5, f"= code · 2{_raised(unit)}", align="left", fontsize=12)
+        if i == 3:
+            label(ax, row.right + 0.4, row.y + 1.4, "c in exponent and mantissa", align="left", fontsize=9)
         told.append(f"field {i}: code · 2^{unit}")
     return Picture(
         figure,
@@ -424,8 +426,13 @@ def in_flight() -> Picture:
     arrow(ax, (second + 0.8, top + 2.75), (second + 0.8, top + 3.35))
     for x in (2.6, 4.4, 6.2):
         arrow(ax, (second + x, top + 2.75), (second + x, top + 3.35), color=VERMILLION)
-    label(ax, second, top + 5.0, "red: reads another iteration's x̂, so the sums are garbage", align="left",
-          color=VERMILLION, fontsize=9.5)  # fmt: skip
+    label(ax, second + 2.0, top + 1.35, "writes", align="left", color=VERMILLION, fontsize=9)
+    label(ax, second + 0.5, top + 3.05, "reads", align="right", fontsize=9)
+    label(
+        ax, second + 6.5, top + 3.05, "reads the wrong iteration", align="left", color=VERMILLION, fontsize=9
+    )
+    label(ax, second + 6.5, top + 4.85, "so the sums are garbage",
+          align="left", color=VERMILLION, fontsize=9.5)  # fmt: skip
     top = 8.0
     label(ax, 0.2, top - 0.7, "rung 5: unpacks into other registers, and copies after the wait", align="left",
           weight="bold")  # fmt: skip
@@ -557,9 +564,11 @@ def unpacking(field: int = 1) -> Picture:
         x = left + 8 * width * half
         box(ax, x, 6.0, 8 * width, 2.6, color=None, edge=INK, linewidth=2)
         ks = f"k = {16 * field + row} and {16 * (field + 4) + row}"
-        label(ax, x + 4 * width, 9.2, f"two bfloat16: {ks}")
+        label(ax, x + 4 * width, 9.2, f"row {row}, fields {field} and {field + 4}: {ks}")
     raised = _raised(2 * field - 133)
-    label(ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four rows of a column at once", fontsize=11)
+    label(
+        ax, left + 8 * width, 10.5, f"each is code · 2{raised}: four values of a column at once", fontsize=11
+    )
     return Picture(
         figure,
         f"The words of rows 1 and 0 of a column, 8 fields of two bits each, are side by side in 32 bits: "

@@ -140,6 +140,11 @@ QUESTIONS = (
                 "You counted x̂ in bfloat16. A fused kernel reads the words, and x̂ is never in memory.",
             ),
             Nudge(
+                lambda v, r: abs(v / 768 - 1) < 0.02,
+                "That's correct if only dy were moved. The kernel reads words, scales and minima, too, and "
+                "writes dW.",
+            ),
+            Nudge(
                 lambda v, r: v < r,
                 "That's too few FLOP per byte, so some of the bytes you counted aren't moved. The kernel "
                 "reads words, scales, minima and dy, and writes dW.",
@@ -195,6 +200,10 @@ QUESTIONS = (
                 "That's the inverse: divide the time of rung 6 by the time of rung 7.",
             ),
             Nudge(
+                lambda v, r: abs(v - 7 / 8) < 0.01 or abs(v - 8 / 7) < 0.01,
+                "That compares the lengths of the parts. How many rounds does each launch take?",
+            ),
+            Nudge(
                 lambda v, r: v < 1.2,
                 "Rung 6 takes two rounds, because its last programs find no free slot at first. Did you "
                 "count both?",
@@ -218,7 +227,15 @@ QUESTIONS = (
                 "of x̂.",
             ),
             Nudge(
-                lambda v, r: v % versions.first.splits == 0,
+                lambda v, r: v == 64,
+                "64 is the length of a tile's side. How many such tiles are there along COUT?",
+            ),
+            Nudge(
+                lambda v, r: v == 2 * r,
+                "A value is needed for its own column of dW only. How many tiles are in that column?",
+            ),
+            Nudge(
+                lambda v, r: v in (r * versions.first.splits, versions.first.splits),
                 "The parts of K share no row of x̂, so they don't count here.",
             ),
         ),
@@ -315,6 +332,18 @@ QUESTIONS = (
             Nudge(
                 lambda v, r: v < 0,
                 "An iteration of rung 7 has half as many rows. How many iterations does it need for 128?",
+            ),
+            Nudge(
+                lambda v, r: v in (538, 608),
+                "That's one box's clocks. How many clocks do 128 rows take in the other box?",
+            ),
+            Nudge(
+                lambda v, r: v == 2 * 538,
+                "That's what rung 7 takes for 128 rows. How much less does rung 8 take?",
+            ),
+            Nudge(
+                lambda v, r: v in (70, 140),
+                "Only rung 7 needs two iterations for 128 rows. An iteration of rung 8 has all of them.",
             ),
             Nudge(lambda v, r: v > r, "Rung 8 can't save more than rung 7 takes. Did you subtract both?"),
         ),

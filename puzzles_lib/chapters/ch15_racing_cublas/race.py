@@ -261,6 +261,34 @@ def _card(theme: Theme, lines: Sequence[str]) -> str:
     return card(theme, first, _pre(others))
 
 
+_LATEST: dict[int, Race] = {}
+"""What the last race of each version found, by the id of its `Rung`, which the race keeps alive."""
+
+
+def figures(rung: Rung) -> dict[str, str]:
+    """Return the figures of a version's box, by their names; none if it hasn't been raced successfully."""
+    found = _LATEST.get(id(rung))
+    if found is None or found.found is None or found.rung is not rung:
+        return {}
+    programs, slots = waves(rung, found.compiled)
+    told = {
+        "programs": f"{programs} for {slots} slots",
+        "registers per thread": f"{found.found.registers}",
+        "x̂ reaches the tensor cores from": found.found.operand,
+        "wgmma groups in flight across iterations": f"{found.found.pending}",
+        "rows of K per iteration": f"{rung.constants['BLOCK_K']}",
+        "bytes that threads exchange per iteration": f"{found.found.passed_on}",
+    }
+    if limits := found.bound():
+        told["clocks to issue per iteration"] = f"{limits.issue:.0f}"
+        told["clocks on tensor cores per iteration"] = f"{limits.tensor:.0f}"
+        told["forecast in a burst"] = f"{limits.forecast_us:.1f} µs"
+    for row in found.times:
+        if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
+            told["time in a burst"] = f"{row['us']:.1f} µs"
+    return told
+
+
 def race(rung: Rung) -> Race:
     """Check a version of chapter 15's kernel, compile it for an H200, and report how fast it is.
 
@@ -280,6 +308,7 @@ def race(rung: Rung) -> Race:
     if not isinstance(rung, Rung):
         raise TypeError(f"race(rung): rung must be a Rung, not {type(rung).__name__}")
     found = _raced(rung)
+    _LATEST[id(rung)] = found
     session.remember_race(rung.hint_key, found.heard())
     if isinstance(rung.kernel, JITFunction) and rung.kernel.__name__ in RUNGS:
         _, name = RUNGS[rung.kernel.__name__]
@@ -380,7 +409,8 @@ BEST = 3  # rows that are shown of a version that is unchanged
 class Standing:
     """A version among the ladder's at the large K, ranked by the best figure that is known of it.
 
-    That's the time under load, or else the time in a burst, or else the forecast.
+    That's the time under load, or else the time in a burst. A version without a time comes before the first
+    one whose forecast is higher.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
     is first. why_not: why the version doesn't take part; "" if it does. more: what `race` says about that,
@@ -407,6 +437,8 @@ class Standing:
         mine = values.get(self.name)
         if mine is None or self.same:
             return None
+        if self.column == _FORECAST:
+            return 1 + list(values).index(self.name)
         return 1 + sum(value < mine for value in values.values() if value is not None)
 
     def lines(self) -> list[str]:
@@ -460,7 +492,13 @@ def standing(found: Race) -> Standing:
         entries = [entry for entry in entries if entry[0] != name]
         entries.append(_entry(name, found.bound(), found.times, found.loaded))
     column = _column(next(entry for entry in entries if entry[0] == (same or name)))
-    entries.sort(key=lambda entry: entry[column])
+    if column == _FORECAST:  # recorded versions in the order of their times, and this one by its forecast
+        *others, own = entries
+        others.sort(key=lambda entry: entry[_BURST])
+        place = next((n for n, entry in enumerate(others) if entry[_FORECAST] > own[_FORECAST]), len(others))
+        entries = [*others[:place], own, *others[place:]]
+    else:
+        entries.sort(key=lambda entry: entry[column])
     return Standing(name, tuple(entries), measured=measured, same=same)
 
 

@@ -123,7 +123,7 @@ def _rows_of_params(
 
     def parts(words, params, numbers, dy, SPLITS, BLOCK_K):
         blocks, _, columns = words.shape
-        rows = torch.cat([params.reshape(-1, 64), params.new_zeros(8, 64)])
+        rows = torch.cat([params.reshape(-1, 64), params.new_zeros(4 * blocks + 8, 64)])
         group = groups * (torch.arange(columns) * params.shape[0] // columns) * blocks * 4
         halves = [(b, half) for b in range(blocks) for half in range(2)]
         scale, minimum = (
@@ -133,6 +133,13 @@ def _rows_of_params(
         return parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
 
     return parts
+
+
+def _one_piece_again(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
+    """Return rung 9's parts if every piece is the first one."""
+    scale, minimum = scales_of(params, words.shape[2])
+    parts = parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
+    return parts.unflatten(1, (-1, 8, BLOCK_M // 8))[:, :, :1].repeat(1, 1, 8, 1, 1).flatten(1, 3)
 
 
 def _only_the_last_dot(words, params, numbers, dy, SPLITS, BLOCK_K):
@@ -171,6 +178,14 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     ),
     "the shifted word isn't masked: & 3 keeps the two bits of a field": _of_codes(
         lambda words: codes_of(words, keep=-1)
+    ),
+    "word row r is shifted by 2 r bits, but field j is the same in all 16 rows: shift by 2 j": _of_codes(
+        lambda words: (words.int() >> 2 * torch.arange(16)[:, None] & 3)[:, None].expand(-1, 8, -1, -1)
+    ),
+    "every mask is 3, so field 0 or 4 is kept each time: field j begins at bit 2 * (j % 4)": _of_codes(
+        lambda words: torch.stack(
+            [(words.int() >> 8 * (j // 4) & 3) / 4.0 ** (j % 4) for j in range(8)], dim=1
+        )
     ),
     "three bits of the word are kept: & 3 keeps the two bits of a field": _of_codes(
         lambda words: codes_of(words, keep=7)
@@ -224,6 +239,13 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the corner of the minimum moves on by 1 row per block, but a block has 4 rows": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: block + half + 2
     ),
+    "scale and minimum move on by 4 rows per half block: block step // 2 begins at row 4 * (step // 2), and "
+    "its second half is 1 row further": _rows_of_params(
+        lambda block, half: 8 * block + 4 * half, lambda block, half: 8 * block + 4 * half + 2
+    ),
+    "both halves of a block get the first half's scales and minima: add half to both rows": _rows_of_params(
+        lambda block, half: 4 * block, lambda block, half: 4 * block + 2
+    ),
     "the minimum is read 1 row after the scale: it is 2 rows further": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 1
     ),
@@ -236,5 +258,6 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the field's bits are converted, not read: .to(tl.bfloat16, bitcast=True) keeps the bits": _converted,
     "only the last dot of each part counts: tl.dot's third argument is the sum so far": _only_the_last_dot,
     "the pieces are in another order: which of the three cuts does i // 4 choose?": _pieces_reversed,
+    "every piece is the tile's first one: let i choose the half of each cut": _one_piece_again,
 }
 """By what the report says about it."""

@@ -51,7 +51,7 @@ def examined(op: Callable, *inputs: object, names: Sequence[str] = ()) -> str:
     lines = []
     for test, result in failing.items():
         lines.append(f"{test} FAILS:")
-        result = _promise(result, names) or result
+        result = _promise(result, names) or _ALIAS.get(_alias(result), result)
         lines.append(textwrap.indent(textwrap.fill(result, WIDE), "    "))
     lines.append(f"the other {len(found) - len(failing)}: ok")
     return "\n".join(lines)
@@ -92,6 +92,71 @@ def _promise(result: str, names: Sequence[str]) -> str:
             fake = "are" if what == "strides" else "is"
             return f"{whose} real {what} {fake} {found[1]}, but the fake promises {found[2]}"
     return ""
+
+
+_ALIAS = {
+    "True False": "the fake returns x itself, but the function returns new memory",
+    "False True": "the function returns x itself, but the fake promises new memory",
+}
+
+
+def _alias(result: str) -> str:
+    """Return whether the fake and the function return their input, from torch's message; "" if not said."""
+    found = re.search(r"outputs_alias_inputs check (True|False) != (True|False)", " ".join(result.split()))
+    return " ".join(found.groups()) if found else ""
+
+
+def argument_names(changes: Any, *inputs: str) -> tuple[str, ...]:
+    """Return the names of the inputs that a schema says are changed, or print what is wrong and return ().
+
+    inputs: the names that the operator has.
+    """
+    listed = isinstance(changes, tuple | list | set)
+    if listed and all(isinstance(each, str) and each in inputs for each in changes):
+        return tuple(changes)
+    if changes == "unknown":
+        wrong = 'that says that a call may change anything. Name the inputs, as in ("a",)'
+    elif isinstance(changes, str):
+        wrong = 'a tuple of one name needs a comma, as in ("a",)'
+    elif not listed:
+        wrong = "it must be a tuple of names"
+    elif any(not isinstance(each, str) for each in changes):
+        wrong = "names are strings, so they need quotes"
+    else:
+        wrong = f"the inputs of the operator are: {', '.join(inputs)}"
+    shown = " ".join(repr(changes).split())
+    print(f"changes can't be {shown}: {wrong}. For now, the schema says that nothing is changed.")
+    return ()
+
+
+VIEWS = (
+    ((5, 33), (33, 1), torch.float32),
+    ((5, 33), (1, 5), torch.float32),
+    ((7, 64), (128, 2), torch.bfloat16),
+    ((3, 4), (0, 1), torch.int32),
+)
+"""Shapes, strides and dtypes that a fake is tried with."""
+
+
+def promised_rows(op: Callable) -> str:
+    """Return whether the fake of an operator that copies x into rows is honest, in a line for each x."""
+    lines = []
+    for shape, strides, dtype in VIEWS:
+        size = 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        x = torch.ones(size, dtype=dtype).as_strided(shape, strides)
+        lines.append(f"{_name(dtype)} {list(shape)}, strides {strides}: {examined(op, x)}")
+    try:
+        device = op(torch.ones(5, 33, device="meta")).device.type
+        told = "ok" if device == "meta" else f"FAILS. The fake's y is on {device}, wherever x is"
+    except Exception as error:
+        told = f"FAILS. {_told(error)}"
+    return "\n".join([*lines, f"x on another device: {told}"])
+
+
+def differentiated(op: Callable, x: Tensor) -> str:
+    """Return what opcheck and gradcheck find about an operator's backward, for an x that needs a gradient."""
+    told = checked(op, [x])
+    return told if told.startswith("not solved") else f"{examined(op, x)}\ngradcheck: {told}"
 
 
 def examined_at(op: Callable, shape: tuple[int, int], strides: object) -> str:
@@ -575,7 +640,7 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
             yield f"{name}: FAILS. It isn't refused"
 
 
-_BEYOND = "size is too large: it goes beyond the end of x's memory, at least for some strides"
+_BEYOND = "size is too large for these strides: it goes beyond the end of x's memory"
 _COPIED = "x is copied before your kernel reads it. Your kernel reads any strides, so give it x's own memory"
 
 

@@ -79,61 +79,50 @@ def _middle(one: Any) -> float:
 
 def asks() -> Picture:
     """Draw which part of an operator torch asks for what: in a plain call, in a plan, in a compiled model."""
-    figure, ax = new_sheet(25, 9.6)
-    left, width, gap = 5.6, 4.5, 0.3
+    figure, ax = new_sheet(19.5, 7.4)
+    left, width, gap = 4.3, 3.6, 0.2
     parts = {"schema": PACKED, "fake": VALUES, "function": DW, "backward": DY}
-    made_by = ("mutates_args, types", "register_fake", "your kernels run here", "register_autograd")
-    recorded = "recorded, to be\nplanned as well"
     rows = {
         "a plain call": ("", "", "makes y", "makes dx"),
-        "torch.compile plans:\nno data yet": (
-            "what does a call\nchange?", "which shapes,\nstrides, dtypes?", "", recorded,
-        ),
-        "the compiled\nmodel runs": (
-            "", "", "makes y, if the\nplan has a call", "makes dx, if the\nplan needs it",
-        ),
-    }  # fmt: skip
-    for place, (part, under) in enumerate(zip(parts, made_by, strict=True)):
-        middle = left + place * (width + gap) + width / 2
-        label(ax, middle, 0.5, part, fontsize=12)
-        label(ax, middle, 1.25, under, fontsize=9, color=FAINT)
+        "torch.compile\nplans": ("what changes?", "which shape,\nstrides, dtype?", "", "is planned,\ntoo"),
+        "the compiled\nmodel runs": ("", "", "makes y, if\nit's planned", "makes dx, if\nit's planned"),
+    }
+    for place, part in enumerate(parts):
+        label(ax, left + place * (width + gap) + width / 2, 0.5, part, fontsize=12)
     for row, (when, cells_of) in enumerate(rows.items()):
-        y = 1.9 + row * 2.3
-        label(ax, left - 0.5, y + 0.9, when, align="right", fontsize=10)
+        y = 1.1 + row * 1.9
+        label(ax, left - 0.4, y + 0.8, when, align="right", fontsize=10)
         for place, (text, color) in enumerate(zip(cells_of, parts.values(), strict=True)):
             x = left + place * (width + gap)
             if text:
-                box(ax, x, y, width, 1.8, text, color=color, edge=INK)
+                box(ax, x, y, width, 1.6, text, color=color, edge=INK)
             else:
-                box(ax, x, y, width, 1.8, color=None, dashed=True)
-    foot = (
-        "dashed: isn't asked. The compiled model follows the plan, and the plan only has its row's answers."
-    )
-    label(ax, 12.5, 9.1, foot, fontsize=9.5)
+                box(ax, x, y, width, 1.6, color=None, dashed=True)
+    label(ax, 9.75, 7.0, "dashed: isn't asked", fontsize=9.5)
     return Picture(
         figure,
         "What torch asks of an operator's four parts. A plain call: the function makes y, and the backward "
-        "makes dx. torch.compile plans without data: it asks the schema what a call changes, asks the fake "
-        "for shapes, strides and dtypes, and records the backward; the function isn't asked. The compiled "
-        "model runs: the function makes y if the plan has a call, and the backward makes dx if the plan "
-        "needs it; the schema and the fake aren't asked again.",
+        "makes dx. torch.compile plans: it asks the schema what a call changes, asks the fake for shape, "
+        "strides and dtype, and plans the backward, too; the function isn't asked. The compiled model runs: "
+        "the function makes y if it's planned, and the backward makes dx if it's planned; the schema and "
+        "the fake aren't asked again.",
     )
 
 
 def strides(rows: int = 2, columns: int = 3) -> Picture:
     """Draw a result that is stored row by row, and a plan that takes it for stored column by column."""
     values = torch.arange(rows * columns).view(columns, rows).T
-    figure, ax = new_sheet(25, 4.8)
-    label(ax, 4.4, 0.5, "what the function stores: y")
-    cells(ax, values, x=2.9, y=1.5, colors=DW)
-    label(ax, 4.4, 4.1, f"its strides are ({columns}, 1)", fontsize=9.5)
-    label(ax, 12.2, 0.5, "y's memory")
-    strip = cells(ax, values.flatten(), x=12.2 - values.numel() / 2, y=2.0, index=True, colors=DW)
-    label(ax, 20.2, 0.5, "what the compiled model takes for y")
-    cells(ax, [["?"] * columns] * rows, x=18.7, y=1.5, colors=VALUES)
-    label(ax, 20.2, 4.1, f"the fake's strides are (1, {rows})", fontsize=9.5)
-    arrow(ax, (6.1, 2.5), (strip.x - 0.2, 2.5))
-    arrow(ax, (strip.right + 0.2, 2.5), (18.5, 2.5))
+    figure, ax = new_sheet(20, 5.4)
+    label(ax, 3.0, 0.8, "what the function\nstores: y")
+    cells(ax, values, x=1.5, y=2.0, colors=DW)
+    label(ax, 3.0, 4.7, f"its strides: ({columns}, 1)", fontsize=9.5)
+    label(ax, 9.9, 0.8, "y's memory")
+    strip = cells(ax, values.flatten(), x=9.9 - values.numel() / 2, y=2.5, index=True, colors=DW)
+    label(ax, 16.8, 0.8, "what the compiled\nmodel takes for y")
+    cells(ax, [["?"] * columns] * rows, x=15.3, y=2.0, colors=VALUES)
+    label(ax, 16.8, 4.7, f"the fake's strides: (1, {rows})", fontsize=9.5)
+    arrow(ax, (4.7, 3.0), (strip.x - 0.2, 3.0))
+    arrow(ax, (strip.right + 0.2, 3.0), (15.1, 3.0))
     told = "; ".join(", ".join(map(str, row)) for row in values.tolist())
     return Picture(
         figure,
