@@ -556,7 +556,7 @@ MISTAKES = (
         "The counter never returns a number this high, so no program adds up.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
-        says="elements of dw",
+        says="tl.atomic_add returns the number before the addition, here 0",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -564,7 +564,43 @@ MISTAKES = (
         "The first program adds up, before the others are done.",
         {"before == tl.num_programs(0) - 1": "before == 0"},
         kind="race",
-        says="a plain store is safe only after all other programs are done",
+        says="only the last program may store it, after all others: tl.atomic_add returns 0 to the first",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "first_adds_up_and_swaps",
+        "The first program adds up, and every program that finds a 0 after it.",
+        {
+            "before == tl.num_programs(0) - 1": "before == 0",
+            "tl.store(count_ptr + j, 0)": "tl.atomic_xchg(count_ptr + j, 0)",
+        },
+        kind="race",
+        says="only the last program at count should store it: tl.atomic_add returns 0 to the first",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "counted_in_three_steps",
+        "The count is loaded, raised and stored, so two programs can find the same number.",
+        {
+            "before = tl.atomic_add(count_ptr + j, 1)": (
+                "before = tl.load(count_ptr + j)\n    tl.store(count_ptr + j, before + 1)"
+            )
+        },
+        kind="race",
+        says="several programs change count: use tl.atomic_add",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "counted_in_three_steps_with_a_barrier",
+        "The barrier orders the threads of one program, but two programs can still find the same number.",
+        {
+            "before = tl.atomic_add(count_ptr + j, 1)": (
+                "before = tl.load(count_ptr + j)\n    tl.debug_barrier()\n    "
+                "tl.store(count_ptr + j, before + 1)"
+            )
+        },
+        kind="race",
+        says="several programs change count: use tl.atomic_add",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -572,7 +608,7 @@ MISTAKES = (
         "Program 0 adds up, whether or not the others are done.",
         {"before == tl.num_programs(0) - 1": "p == 0"},
         kind="race",
-        says="a plain store is safe only after all other programs are done",
+        says="only the last program may store it, after all others",
     ),
     Mistake(
         LAYER_NORM_DW,
