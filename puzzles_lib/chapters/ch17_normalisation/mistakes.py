@@ -51,7 +51,7 @@ MISTAKES = (
         "The 1e-6 is added to the root, not under it.",
         {"tl.rsqrt(tl.sum(h * h) / N + 1e-6)": "1 / (tl.sqrt(tl.sum(h * h) / N) + 1e-6)"},
         kind="values",
-        says="each row is off by its own factor, 21.66 to 24.62",
+        says="the 1e-6 is added to the root: add it to the mean",
     ),
     Mistake(
         RMS_NORM,
@@ -1146,7 +1146,7 @@ MISTAKES = (
         "The kernel carries the last h of the row, not of the block.",
         {"t == first + BLOCK_T - 1": "t == T - 1"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="every block but the first begins with h = 0",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1154,7 +1154,7 @@ MISTAKES = (
         "The kernel carries the second-to-last h.",
         {"t == first + BLOCK_T - 1": "t == first + BLOCK_T - 2"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the second-to-last h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1162,7 +1162,7 @@ MISTAKES = (
         "The kernel carries the sum of all h in the block.",
         {_LAST: "tl.sum(block)"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the sum of all h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1170,7 +1170,7 @@ MISTAKES = (
         "The kernel carries the largest h of the block.",
         {_LAST: "tl.max(block)"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the largest h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1178,7 +1178,7 @@ MISTAKES = (
         "The kernel carries the last sum and forgets what came before the block.",
         {"BLOCK_T - 1, block,": "BLOCK_T - 1, sums,"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="the h that is carried lacks what came before its own block",
     ),
     Mistake(
         LINEAR_RECURRENCE,
