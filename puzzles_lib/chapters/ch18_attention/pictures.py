@@ -465,8 +465,8 @@ def turns() -> Picture:
         "A loop of products (dots, on tensor cores) and exponentials (exp) over time. One program alone: "
         "each unit waits while the other works, so 4 iterations take the sum of both times. Two programs "
         "that alternate on one multiprocessor: one runs its dots while the other runs its exp, so 8 "
-        "iterations take nearly the same time. Two programs in step: both run dots at half speed, then both run exp at "
-        "half speed, so together they do only 4 iterations in that time.",
+        "iterations take nearly the same time. Two programs in step: both run dots at half speed, then both "
+        "run exp at half speed, so together they do only 4 iterations in that time.",
     )
 
 
