@@ -157,6 +157,23 @@ def test_a_norm_that_ignores_a_number_is_refused(name):
     assert "has no effect on the rest of its row" in own.problem(NO_NORMS[name])
 
 
+def test_only_a_stub_is_called_not_solved():
+    assert own.problem(NO_NORMS["nothing"]).startswith("not solved yet")
+    assert own.problem(NO_NORMS["the largest alone"]).startswith("it may be a norm, but")
+
+
+def _without_keepdim(x):
+    return x - x.mean(1)
+
+
+def test_an_error_in_an_own_norm_is_told_with_its_line_alone():
+    told = own.problem(_without_keepdim).splitlines()
+    assert len(told) == 3 and told[0].startswith("my_norm raises RuntimeError for x of shape 2 × 8")
+    assert told[1] == "return x - x.mean(1)" and "keepdim=True" in told[2]
+    assert "must return a tensor of x's shape, but returns 2" in own.problem(lambda x: x.mean(1))
+    assert "but returns NoneType" in own.problem(lambda x: None)
+
+
 def test_the_verdict_on_an_own_norm_does_not_depend_on_torchs_seed():
     told = set()
     for seed in range(5):

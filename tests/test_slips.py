@@ -3,12 +3,17 @@
 import pytest
 
 from puzzles_lib import (
+    ATTENTION_DKV,
+    ATTENTION_DQ,
     BATCHED_MATMUL,
     BUSY_DW,
     CONV2D,
     FUSED_DW,
     GROUPED_WEIGHTS,
+    LAYER_NORM,
     LIFE,
+    LINEAR_RECURRENCE,
+    LONG_LAYER_NORM,
     ONCE_PER_GROUP,
     PACK_BITS,
     PACK_WIDE,
@@ -18,10 +23,12 @@ from puzzles_lib import (
     QUANTIZED_MATMUL,
     RELU_PACK,
     RELU_UNPACK_BACKWARD,
+    RMS_NORM,
     SPLIT_K,
     UNPACK_BITS,
     UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
+    WINDOW_ATTENTION,
 )
 from puzzles_lib.authoring.solutions import kernel_sources
 from puzzles_lib.checker import examine
@@ -196,6 +203,42 @@ SLIPS = [
         "> 0 without & 1",
     ),
     (RELU_UNPACK_BACKWARD, "tl.where(passes", "tl.where(dy > 0", "from the sign of dy"),
+    (RMS_NORM, "1e-6", "1e-5", "under the root is 1e-5"),
+    (
+        LAYER_NORM,
+        "tl.rsqrt(tl.sum(centered * centered, axis=1) / N + 1e-5)",
+        "1 / (tl.sqrt(tl.sum(centered * centered, axis=1) / N) + 1e-5)",
+        "add it to the variance",
+    ),
+    (LAYER_NORM, "rstd, mask=m < M", "1 / (rstd * rstd), mask=m < M", "rstd contains the variance"),
+    (LAYER_NORM, "rstd, mask=m < M", "1 / rstd, mask=m < M", "rstd contains the root"),
+    (LAYER_NORM, "* w[None, :] + b[None, :]", "* w[None, :] + b[None, :] * w[None, :]", "b is added before"),
+    (LONG_LAYER_NORM, "mean += apart * share", "mean += apart / 2", "a row's first block has n1 = 0"),
+    (
+        LONG_LAYER_NORM,
+        "mean += apart * share",
+        "mean += apart * tl.where(first > 0, 0.5, 1.0)",
+        "two equal parts only",
+    ),
+    (
+        LONG_LAYER_NORM,
+        "+ apart * apart * first",
+        "+ (own - mean) * (own - mean) * first",
+        "δ after the mean has moved",
+    ),
+    (LINEAR_RECURRENCE, "        h = tl.sum(", "        x = tl.sum(", "every block begins with start"),
+    (LINEAR_RECURRENCE, "h = tl.sum(", "h = tl.max(", "use tl.sum instead of tl.max"),
+    (LINEAR_RECURRENCE, "t == first + BLOCK_T - 1", "t == BLOCK_T - 1", "from the third block on"),
+    (LINEAR_RECURRENCE, "t == first + BLOCK_T - 1", "t == first", "with the first h of the one before"),
+    (ATTENTION_DQ, "tl.dot(do, v.T)", "tl.dot(o, v.T)", "dp is do times v"),
+    (ATTENTION_DKV, "tl.dot(ds.to(tl.bfloat16), q, dk)", "tl.dot(p.to(tl.bfloat16), q, dk)", "dk sums p"),
+    (ATTENTION_DKV, "first_head = g * (H // H_KV)", "first_head = g", "the heads begin at g"),
+    (
+        ATTENTION_DKV,
+        "first_head = g * (H // H_KV)\n    end_head = (g + 1) * (H // H_KV)",
+        "first_head = g\n    end_head = g + H // H_KV",
+        "the heads are g to g + H // H_KV",
+    ),
 ]
 
 
@@ -206,6 +249,26 @@ def test_a_slip_is_named(puzzle, right, wrong, says):
     report = examine(define(source.replace(right, wrong), "<a slip>"), puzzle, until_failure=True)
     verdict = report.verdicts[0]
     assert verdict.kind == "values" and says in verdict.diagnosis, verdict
+
+
+@pytest.mark.parametrize(
+    ("puzzle", "right", "wrong", "says"),
+    [
+        (WINDOW_ATTENTION, "start - W + 1, 0)", "start - W, 0)", "the loop begins a block early"),
+        (
+            WINDOW_ATTENTION,
+            "tl.maximum(start - W + 1, 0) // BLOCK_K * BLOCK_K",
+            "0",
+            "visits blocks of keys that no query of the program sees",
+        ),
+        (ATTENTION_DKV, "first_query = start // BLOCK_Q * BLOCK_Q", "first_query = 0", "don't see them"),
+    ],
+)
+def test_too_many_loads_are_told_with_the_loop_that_does_them(puzzle, right, wrong, says):
+    source = kernel_sources()[puzzle.name]
+    assert source.count(right) == 1
+    verdict = examine(define(source.replace(right, wrong), "<loads>"), puzzle, until_failure=True).verdicts[0]
+    assert verdict.kind == "loads" and says in verdict.diagnosis, verdict
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ from puzzles_lib.checker.expected import (
     FACTOR_CONDITION,
     FLOAT32_ROUNDOFF,
     Expected,
+    evaluate,
     is_exact,
     roundoff_of,
 )
@@ -155,8 +156,19 @@ class Judge:
             if (off > want.tolerance + rounding).any():
                 return None
             if (off > own).any():
-                return verdicts.hidden_by_rounding(want, exact[name], off, own)
+                return verdicts.hidden_by_rounding(want, exact[name], off, own, self._slip(exact))
         return None
+
+    def _slip(self, exact: Results) -> str:
+        """Return the puzzle's text on the only slip whose results are those of a float64 run."""
+        texts = []
+        for text, spec in (self.bound.puzzle.slips or {}).items():
+            slip = evaluate(self.bound.puzzle, self.bound.case, self.inputs, spec)
+            texts += [text] * all(
+                want.own is None or bool(((exact[name] - slip[name]).abs() <= want.own).all())
+                for name, want in self.expected.items()
+            )
+        return texts[0] if len(texts) == 1 else ""
 
     def constant_too_many(self) -> Verdict | None:
         """Return the fault of a kernel that passes, but has a constant that the formula doesn't have.

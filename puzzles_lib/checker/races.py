@@ -7,12 +7,14 @@ these lanes. It is asked only if there are such lanes, because a compilation dow
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from triton.runtime.jit import JITFunction
 
 from puzzles_lib.binding import Bound
 from puzzles_lib.checker.naming import index_of, the_program
 from puzzles_lib.checker.report import Verdict
+from puzzles_lib.checker.verdicts import in_one_step
 from puzzles_lib.compiler import Target, find_target, held_by
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Options, Run, Touch, WithinProgram
@@ -38,9 +40,14 @@ class Threads:
             if ran and ran.within:
                 safe = num_warps > 1 and all(self._is_safe_with_one(bound, run, each) for each in _TARGETS)
                 loop = _loop_of_second(bound.kernel, ran.within)
-                return _race_within(
+                verdict = _race_within(
                     bound.puzzle, bound.case, ran.within, target, num_warps, loop, safe_with_one=safe
                 )
+                kinds = (ran.within.first.kind, ran.within.second.kind)
+                if kinds == ("load", "store") and not ran.atomics:
+                    cure = in_one_step(bound.puzzle, ran.within.argument)
+                    return replace(verdict, diagnosis=cure or verdict.diagnosis)
+                return verdict
         return None
 
     def _is_safe_with_one(self, bound: Bound, run: Callable[[Options], Run], target: Target) -> bool:

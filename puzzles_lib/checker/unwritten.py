@@ -60,7 +60,7 @@ def _why_not_written(
                 other = puzzle.pointer(access.argument)
                 text = f"{what}: the kernel stores to {other} instead, which is an input"
                 return replace(verdict, message=text, site=access.site)
-        return verdict
+        return replace(verdict, diagnosis=_number_before(result, puzzle, ran, source))
     if not any(a.mask.any() for a in stores):
         why = _why_all_off(stores[0].site.source, source, case)
         text = f"the mask of this store is False in every lane{why}"
@@ -107,6 +107,17 @@ def _why_not_written(
     if off := _switched_off(stores, result, shape, ran, case):
         return replace(verdict, diagnosis=off[0], site=off[1].site)
     return verdict
+
+
+def _number_before(result: Argument, puzzle: Puzzle, ran: Run, source: str) -> str:
+    """Say which numbers tl.atomic_add returns if no program gets to the store of a result; "" without one."""
+    atomics = [a for a in ran.accesses if a.kind == "atomic" and a.argument in puzzle.zeroed]
+    if not atomics or puzzle.locks or f"tl.store({puzzle.pointer(result.name)}" not in source:
+        return ""
+    most = max(int(np.unique(np.concatenate([a.elements[a.mask] for a in atomics if a.argument == name]),
+               return_counts=True)[1].max(initial=0)) for name in {a.argument for a in atomics})  # fmt: skip
+    found = "0" if most == 1 else f"0 to {most - 1}"
+    return f"is its condition ever True? tl.atomic_add returns the number before the addition, here {found}"
 
 
 SAME_PLACES = "do their offsets depend on tl.program_id?"

@@ -291,7 +291,7 @@ def misconduct(puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
         if verdict:
             return verdict
     if ran.conflict:
-        return race_between(puzzle, case, ran.conflict)
+        return race_between(puzzle, case, ran.conflict, ran.atomics)
     for name, site in ran.changed.items():
         return Verdict(
             "input changed", f"the kernel changes its input {name}; it may only write to its outputs", site
@@ -361,21 +361,24 @@ def of_nothing_loaded(verdict: Verdict, unread: Sequence[str], loops: bool) -> V
 
 
 def hidden_by_rounding(
-    want: Expected, got: torch.Tensor, off: torch.Tensor, allowed: torch.Tensor
+    want: Expected, got: torch.Tensor, off: torch.Tensor, allowed: torch.Tensor, slip: str = ""
 ) -> Verdict:
     """Return the verdict on a formula that is wrong by less than a result's rounding.
 
     got: the results in float64. off: by how much they differ from the spec. allowed: by how much they may.
+    slip: the puzzle's text on the mistake that explains them.
     """
     at = np.unravel_index(int((off / allowed).argmax()), off.shape)  # torch's imports sympy
     place = f"[{', '.join(str(int(i)) for i in at)}]" if off.dim() else ""
     what = f"{want.argument.name}{place}"
     text = (
-        f"{what} passes only because rounding hides an error: computed in float64, it is "
+        f"{what} is wrong by less than its own rounding: computed in float64, it is "
         f"{float(got[at]):.9g}, but should be {float(want.value[at]):.9g} "
         f"(off by {float(off[at]):.2g}, allowed {float(allowed[at]):.2g})"
     )
-    return Verdict("values", text, diagnosis="is a number in the formula slightly off, or a term missing?")
+    return Verdict(
+        "values", text, diagnosis=slip or "is a number in the formula slightly off, or a term missing?"
+    )
 
 
 def depends_on_order(verdict: Verdict, order: str = "in reverse order") -> Verdict:
@@ -710,7 +713,18 @@ def _walked(puzzle: Puzzle, block: str) -> str:
 _UNORDERED = "the two can happen in either order"
 
 
-def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
+def in_one_step(puzzle: Puzzle, argument: str) -> str:
+    """Say how programs change a number that they share, if no lock guards it; "" for other results."""
+    if argument not in puzzle.zeroed or puzzle.locks:
+        return ""
+    return f"several programs change {argument}: use tl.atomic_add, which loads, adds and stores in one step"
+
+
+def race_between(puzzle: Puzzle, case: Case, conflict: Conflict, atomics: int | None = None) -> Verdict:
+    """Return the verdict on a race between two programs.
+
+    atomics: the most that one program did; None if that isn't known.
+    """
     shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == conflict.argument)
     element = f"{conflict.argument}[{index_of(conflict.element, shape)}]" if shape else conflict.argument
     first, second = conflict.programs
@@ -734,6 +748,8 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
             diagnosis = (
                 "put tl.debug_barrier() between the store and the atomic, which waits for one thread only"
             )
+        elif atomics == 0 and not diagnosis and not why.what and in_one_step(puzzle, conflict.argument):
+            diagnosis = in_one_step(puzzle, conflict.argument)
         elif puzzle.locks and not diagnosis and not why.what:
             diagnosis = f"read {conflict.argument} only while you hold the lock that its writers hold"
         text = f"race: {reader} reads {element}, which {writer} wrote; {_UNORDERED}"
@@ -769,6 +785,9 @@ def race_between(puzzle: Puzzle, case: Case, conflict: Conflict) -> Verdict:
         text = f"race: two lanes of one store in {where} write different values to {element}"
     else:
         text = f"race: {the_programs(first, second, puzzle, case)} write different values to {element}"
+        if atomics and conflict.argument not in puzzle.zeroed and not puzzle.locks:
+            counters = " and ".join(puzzle.zeroed)
+            diagnosis = f"only the last program at {counters} should store it: {_FIRST}" if counters else ""
     return Verdict("race", text, site, diagnosis)
 
 
@@ -806,6 +825,7 @@ def _why_overwritten(conflict: Conflict, reader: str, writer: str) -> tuple[Site
     return conflict.site, "one of the two must wait for the other one"
 
 
+_FIRST = "tl.atomic_add returns 0 to the first program"
 _UNRELEASED = "other programs may see a plain store before they see the stores above it"
 
 
@@ -822,6 +842,9 @@ def _plain_store(puzzle: Puzzle, case: Case, conflict: Conflict) -> str:
             element = f"{conflict.argument}[{conflict.element}]"
             both = the_programs(first, second, puzzle, case)
             return f"{conflict.argument} has {shape[0]} elements: should {both} share {element}?"
+    atomic = conflict.why.site if conflict.kind == "mixed" else conflict.site
+    if conflict.argument in puzzle.zeroed and atomic and "atomic_add(" in atomic.source:
+        return f"only the last program may store it, after all others: {_FIRST}"
     return "a plain store is safe only after all other programs are done with the element"
 
 

@@ -51,7 +51,7 @@ MISTAKES = (
         "The 1e-6 is added to the root, not under it.",
         {"tl.rsqrt(tl.sum(h * h) / N + 1e-6)": "1 / (tl.sqrt(tl.sum(h * h) / N) + 1e-6)"},
         kind="values",
-        says="each row is off by its own factor, 21.66 to 24.62",
+        says="the 1e-6 is added to the root: add it to the mean",
     ),
     Mistake(
         RMS_NORM,
@@ -556,7 +556,7 @@ MISTAKES = (
         "The counter never returns a number this high, so no program adds up.",
         {"before == tl.num_programs(0) - 1": "before == tl.num_programs(0)"},
         kind="never written",
-        says="elements of dw",
+        says="tl.atomic_add returns the number before the addition, here 0",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -564,7 +564,43 @@ MISTAKES = (
         "The first program adds up, before the others are done.",
         {"before == tl.num_programs(0) - 1": "before == 0"},
         kind="race",
-        says="a plain store is safe only after all other programs are done",
+        says="only the last program may store it, after all others: tl.atomic_add returns 0 to the first",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "first_adds_up_and_swaps",
+        "The first program adds up, and every program that finds a 0 after it.",
+        {
+            "before == tl.num_programs(0) - 1": "before == 0",
+            "tl.store(count_ptr + j, 0)": "tl.atomic_xchg(count_ptr + j, 0)",
+        },
+        kind="race",
+        says="only the last program at count should store it: tl.atomic_add returns 0 to the first",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "counted_in_three_steps",
+        "The count is loaded, raised and stored, so two programs can find the same number.",
+        {
+            "before = tl.atomic_add(count_ptr + j, 1)": (
+                "before = tl.load(count_ptr + j)\n    tl.store(count_ptr + j, before + 1)"
+            )
+        },
+        kind="race",
+        says="several programs change count: use tl.atomic_add",
+    ),
+    Mistake(
+        LAYER_NORM_DW,
+        "counted_in_three_steps_with_a_barrier",
+        "The barrier orders the threads of one program, but two programs can still find the same number.",
+        {
+            "before = tl.atomic_add(count_ptr + j, 1)": (
+                "before = tl.load(count_ptr + j)\n    tl.debug_barrier()\n    "
+                "tl.store(count_ptr + j, before + 1)"
+            )
+        },
+        kind="race",
+        says="several programs change count: use tl.atomic_add",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -572,7 +608,7 @@ MISTAKES = (
         "Program 0 adds up, whether or not the others are done.",
         {"before == tl.num_programs(0) - 1": "p == 0"},
         kind="race",
-        says="a plain store is safe only after all other programs are done",
+        says="only the last program may store it, after all others",
     ),
     Mistake(
         LAYER_NORM_DW,
@@ -1110,7 +1146,7 @@ MISTAKES = (
         "The kernel carries the last h of the row, not of the block.",
         {"t == first + BLOCK_T - 1": "t == T - 1"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="every block but the first begins with h = 0",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1118,7 +1154,7 @@ MISTAKES = (
         "The kernel carries the second-to-last h.",
         {"t == first + BLOCK_T - 1": "t == first + BLOCK_T - 2"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the second-to-last h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1126,7 +1162,7 @@ MISTAKES = (
         "The kernel carries the sum of all h in the block.",
         {_LAST: "tl.sum(block)"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the sum of all h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1134,7 +1170,7 @@ MISTAKES = (
         "The kernel carries the largest h of the block.",
         {_LAST: "tl.max(block)"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="a block begins with the largest h of the one before",
     ),
     Mistake(
         LINEAR_RECURRENCE,
@@ -1142,7 +1178,7 @@ MISTAKES = (
         "The kernel carries the last sum and forgets what came before the block.",
         {"BLOCK_T - 1, block,": "BLOCK_T - 1, sums,"},
         kind="values",
-        says="all wrong elements are at 16–63 along T",
+        says="the h that is carried lacks what came before its own block",
     ),
     Mistake(
         LINEAR_RECURRENCE,

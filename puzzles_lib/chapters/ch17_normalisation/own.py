@@ -1,5 +1,7 @@
 """Judge the norm that a learner invents in chapter 17."""
 
+import linecache
+import traceback
 from collections.abc import Callable
 
 import torch
@@ -11,16 +13,41 @@ SPREAD = 0.5  # of the numbers: a softmax of numbers far apart would lose the sm
 
 
 def problem(norm: Callable[[Tensor], Tensor]) -> str:
-    """Return which number has no effect on the rest of its row, in one of several draws; "" for none."""
+    """Return why a norm can't be used: an error, or a number without effect on its row; "" if it can."""
+    if trouble := _trouble(norm):
+        return trouble
     generator = torch.Generator().manual_seed(0)
     for _ in range(DRAWS):
         x = SPREAD * torch.randn(ROWS, COLUMNS, generator=generator, dtype=torch.float64)
         for column in range(COLUMNS):
             if not any(_has_effect(norm, x, column, step) for step in (STEP, -STEP)):
-                return (
-                    f"not solved yet: in my_norm, x[0, {column}] = {x[0, column]:.2f} has no effect on the "
+                fault = (
+                    f"in my_norm, x[0, {column}] = {x[0, column]:.2f} has no effect on the "
                     f"rest of its row {[round(each, 2) for each in x[0].tolist()]}"
                 )
+                if torch.equal(norm(x.clone()), x):
+                    return f"not solved yet: {fault}"
+                return f"it may be a norm, but this exercise excludes it: {fault}"
+    return ""
+
+
+def _trouble(norm: Callable[[Tensor], Tensor]) -> str:
+    """Return the error that a norm raises, with its line, or what else it returns; "" if all is well."""
+    x = torch.linspace(-1, 1, ROWS * COLUMNS, dtype=torch.float64).reshape(ROWS, COLUMNS)
+    given = f"x of shape {ROWS} × {COLUMNS}"
+    try:
+        y = norm(x.clone())
+    except Exception as error:
+        code = getattr(norm, "__code__", None)
+        frames = traceback.walk_tb(error.__traceback__)
+        lines = [line for frame, line in frames if frame.f_code is code]
+        where = linecache.getline(code.co_filename, lines[-1]).strip() if code and lines else ""
+        told = f"my_norm raises {type(error).__name__} for {given}: {str(error).partition(chr(10))[0]}"
+        hint = "\ndoes a mean or a maximum need keepdim=True?" if "match the size" in str(error) else ""
+        return told + (f"\n{where}" if where else "") + hint
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        found = " × ".join(map(str, y.shape)) if isinstance(y, Tensor) else type(y).__name__
+        return f"my_norm must return a tensor of x's shape, but returns {found} for {given}"
     return ""
 
 

@@ -105,6 +105,8 @@ def row(N: int = 6, BLOCK: int = 8) -> Picture:
     )
     arrow(ax, (one.right + 0.1, 6.8), (two.x - 0.1, 6.8))
     label(ax, 20.4, 3.4, "y = h · scale · w", fontsize=12)
+    weights = box(ax, 21.3, 0.5, 1.6, 1.0, "w", color=LOADED)
+    arrow(ax, (22.1, weights.bottom + 0.1), (22.6, 2.9))
     label(ax, 20.4, 4.3, "h is still in registers", color=FAINT)
     arrow(ax, (20.4, two.y - 0.1), (20.4, 4.8))
     arrow(ax, (strip.right + 0.1, 4.1), (17.3, 3.6))
@@ -153,7 +155,7 @@ def paths(backward: bool = False) -> Picture:
     notes = (
         "1 directly",
         "2 each x is 1 / N\nof the mean μ",
-        "3 each x adds x̂ / N to the\nspread, and rstd shrinks",
+        "3 each x adds x̂ / N to the\nstandard deviation 1 / rstd",
     )
     at = 3.3
     for (text, width, color), note in zip(parts, notes, strict=True):
@@ -165,42 +167,93 @@ def paths(backward: bool = False) -> Picture:
         figure,
         f"{told} With g = dy w, they add to dx, each times rstd: path 1 adds g. Path 2 subtracts mean(g), "
         "because each x is 1 / N of the mean. Path 3 subtracts x̂ mean(g x̂), because each x adds x̂ / N to the "
-        "spread, and rstd shrinks. Together, dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
+        "standard deviation, 1 / rstd. Together, dx = rstd (g − mean(g) − x̂ mean(g x̂)).",
     )
 
 
-def two_stages(M: int = 7, N: int = 8, PARTS: int = 3) -> Picture:
-    """Draw sums over rows of several programs: first the parts, then the sum of the parts."""
-    figure, ax = new_sheet(25, 10.6)
+def straight_line() -> Picture:
+    """Draw dx as what a straight line leaves of g: one point per element of a row, over its x̂."""
+    x = (-1.6, -1.1, -0.5, -0.1, 0.3, 0.7, 1.1, 1.9)
+    mean = sum(x) / len(x)
+    root = (sum((v - mean) ** 2 for v in x) / len(x)) ** 0.5
+    xhat = [(v - mean) / root for v in x]
+    g = (0.7, -0.5, 0.9, 0.2, 1.6, 0.6, 2.1, 1.2)
+    a = sum(g) / len(g)
+    b = sum(u * v for u, v in zip(g, xhat, strict=True)) / len(g)
+    left = [u - a - b * v for u, v in zip(g, xhat, strict=True)]
+    figure = new_figure(7.8, 3.6)
+    ax = figure.subplots()
+    ends = (min(xhat) - 0.3, max(xhat) + 0.3)
+    ax.plot(ends, [a + b * end for end in ends], color=INK, linewidth=1.4, label="a + b x̂")
+    for v, u, rest in zip(xhat, g, left, strict=True):
+        ax.plot([v, v], [u - rest, u], color=VERMILLION, linewidth=2.4, label="what is left: dx / rstd")
+    ax.plot(xhat, g, "o", color=BLUE, markersize=7, label="g, one point per element")
+    ax.plot([0, 0], [min(g) - 0.3, a], ":", color=FAINT, linewidth=1.2)
+    label(
+        ax,
+        0.06,
+        min(g) - 0.1,
+        "x̂ = 0: here the line is at a = mean(g)",
+        align="left",
+        fontsize=9.5,
+        color=FAINT,
+    )
+    ax.set_xlabel("x̂", fontsize=11)
+    ax.set_ylabel("g", fontsize=11, rotation=0)
+    ax.tick_params(labelsize=10)
+    ax.spines[["top", "right"]].set_visible(False)
+    _legend(figure, ax, columns=3)
+    rests = ", ".join(f"{rest:.2f}" for rest in left)
+    return Picture(
+        figure,
+        f"A row of {len(x)} elements as points: x̂ across, g up. The line a + b x̂, with a = mean(g) = {a:.2f} "
+        f"and b = mean(g x̂) = {b:.2f}, is the straight line that fits best. What is left above or below the "
+        f"line is dx / rstd: {rests}. These add up to {abs(sum(left)):.0f}, and so do their products with x̂.",
+    )
+
+
+def two_stages(M: int = 7, N: int = 8, PARTS: int = 3, BLOCK: int = 4) -> Picture:
+    """Draw sums over rows of several programs: the parts, a counter per block of columns, and dw."""
+    figure, ax = new_sheet(25, 11.6)
     height = -(-M // PARTS)  # rows of a program
     rows = [range(part * height, min(M, (part + 1) * height)) for part in range(PARTS)]
-    owner = [row // height for row in range(M)]
-    colors = [[PROGRAM_COLORS[owner[m]]] * N for m in range(M)]
-    left, size = 2.6, 0.9
-    grid = cells(ax, [[""] * N for _ in range(M)], x=left, y=1.4, width=size, height=size, colors=colors,
-        row_index=[f"m={m}" for m in range(M)])  # fmt: skip
-    label(ax, left + N * size / 2, 0.6, "dy · x̂")
-    at = 14.6
-    text = [[""] * N for _ in range(PARTS)]
-    strips = [[PROGRAM_COLORS[part]] * N for part in range(PARTS)]
-    parts = cells(ax, text, x=at, y=2.9, width=size, height=size, colors=strips)
-    label(ax, at + N * size / 2, 2.2, f"{PARTS} rows of partial sums")
+    colors = [[PROGRAM_COLORS[m // height]] * N for m in range(M)]
+    left, at, size, gap = 1.9, 11.8, 0.85, 0.5
+    wide = BLOCK * size + gap
+    for block in range(N // BLOCK):
+        grid = cells(ax, [[""] * BLOCK for _ in range(M)], x=left + block * wide, y=1.9, width=size,
+            height=size, colors=[row[:BLOCK] for row in colors],
+            row_index=[f"m={m}" for m in range(M)] if not block else None)  # fmt: skip
+        x = at + block * wide
+        parts = cells(ax, [[""] * BLOCK for _ in range(PARTS)], x=x, y=2.3, width=size, height=size,
+            colors=[[PROGRAM_COLORS[part]] * BLOCK for part in range(PARTS)])  # fmt: skip
+        middle = x + BLOCK * size / 2
+        label(ax, grid.x + BLOCK * size / 2, 1.4, f"j = {block}", color=FAINT, fontsize=9.5)
+        label(ax, middle, 1.8, f"j = {block}", color=FAINT, fontsize=9.5)
+        count = box(ax, x, 6.2, BLOCK * size, 1.0, f"0 → 1 → 2 → {PARTS}", color=PALE, fontsize=10)
+        arrow(ax, (middle, parts.bottom + 0.1), (middle, count.y - 0.1))
+        total = cells(ax, [""] * BLOCK, x=x, y=8.7, width=size, height=size, colors=YELLOW,
+            title="" if block else "dw")  # fmt: skip
+        arrow(ax, (middle, count.bottom + 0.1), (middle, total.y - 0.1))
+    label(ax, left + wide - gap / 2, 0.6, "dy · x̂")
+    label(ax, at + wide - gap / 2, 0.9, "dw_part: one row per p")
+    label(ax, at - 0.3, 6.7, "count", align="right")
+    right = at + 2 * wide - gap + 0.4
     for part in range(PARTS):
         y = parts.center(part, 0)[1]
         own = sum(grid.center(m, 0)[1] for m in rows[part]) / len(rows[part])  # the middle of its rows
         arrow(ax, (grid.right + 0.2, own), (at - 0.2, y), color=INK)
-        label(ax, parts.right + 0.3, y, f"program {part}", align="left", fontsize=9, color=FAINT)
-    total = cells(ax, [""] * N, x=at, y=7.8, width=size, height=size, colors=YELLOW, title="dw")
-    for n in range(N):
-        arrow(ax, (at + (n + 0.5) * size, parts.bottom + 0.1), (at + (n + 0.5) * size, total.y - 0.1))
-    label(ax, left, 9.6, "stage 1: each program stores the sums of its rows", align="left")
-    label(ax, at, 9.6, "stage 2: the last program adds up the parts", align="left")
-    ax.plot([at - 0.4, at + N * size + 0.4], [6.6, 6.6], color=FAINT, linewidth=1.2, linestyle="--")
+        label(ax, right, y, f"programs ({part}, 0), ({part}, 1)", align="left", fontsize=9, color=FAINT)
+    label(ax, right, 6.45, "one count per j: each", align="left", fontsize=9, color=FAINT)
+    label(ax, right, 7.0, "program raises it by 1", align="left", fontsize=9, color=FAINT)
+    label(ax, left, 10.7, "stage 1: each program stores the sums of its rows", align="left")
+    label(ax, at, 10.7, "stage 2: the last program at count[j] adds up its parts", align="left")
     return Picture(
         figure,
-        f"dw is the sum of dy x̂ over all {M} rows. Stage 1: each of {PARTS} programs walks its own rows "
-        f"({'; '.join(', '.join(map(str, each)) for each in rows)}) and stores one row of partial sums. "
-        f"Stage 2: the program that finishes last adds up these {PARTS} rows, column by column, into dw.",
+        f"dw is the sum of dy x̂ over all {M} rows, in {N // BLOCK} column blocks. Stage 1: program (p, j) "
+        f"sums the rows of p ({'; '.join(', '.join(map(str, each)) for each in rows)}) for block j and "
+        f"stores this part. Then it raises count[j], from 0 to {PARTS} in the end. Stage 2: the program that "
+        f"finishes last at count[j] adds up the {PARTS} parts of its columns into dw.",
     )
 
 
@@ -230,29 +283,27 @@ def _wall(ax: Axes, x: float, top: float, bottom: float, text: str) -> None:
 
 def threads() -> Picture:
     """Draw step 1: the threads of a program run at their own pace until a barrier."""
-    figure, ax = new_sheet(25, 13.2)
+    figure, ax = new_sheet(25, 9.0)
     left, width = 4.4, 20.0
     label(ax, 0.4, 0.6, "each warp stores a part of z, then loads another part: warp 0 loads warp 3's",
         align="left", fontsize=11)  # fmt: skip
-    free = ((0.4, 4.9), (1.6, 6.3), (0.9, 5.4), (7.4, 11.9))
-    for warp, (stores, loads) in enumerate(free):
-        late = warp == 3
-        color = VERMILLION if late else STORED
-        text = "store z, late" if late else "store z"
-        steps = [(stores, stores + 3.6, text, color), (loads, loads + 3.6, "load z", LOADED)]
-        _timeline(ax, left, 1.6 + 1.15 * warp, f"warp {warp}", steps, width)
-    arrow(ax, (left + 6.7, 2.55), (left + 8.6, 4.95), color=VERMILLION)
     _time(ax, left + 16.6, 0.6)
-    label(ax, left + 9.4, 2.05, "warp 3 hasn't stored this yet", align="left", color=VERMILLION, **CARD)
-    label(ax, 0.4, 7.1, "with tl.debug_barrier() between the lines, every thread waits for all the others",
+    early = [(0.4, 4.0, "store z", STORED), (4.9, 8.5, "load z", LOADED)]
+    late = [(9.6, 13.2, "store z", VERMILLION), (14.1, 17.7, "load z", LOADED)]
+    _timeline(ax, left, 1.5, "warp 0", early, width)
+    _timeline(ax, left, 3.2, "warp 3", late, width)
+    label(ax, left + 9.0, 1.95, "too early: warp 3 hasn't stored this yet", align="left", color=VERMILLION,
+        **CARD)  # fmt: skip
+    label(ax, 0.4, 5.2, "with tl.debug_barrier() between the lines, every thread waits for all the others",
         align="left", fontsize=11)  # fmt: skip
-    for warp, (stores, _) in enumerate(free):
-        steps = [(stores, stores + 3.6, "store z", STORED), (11.8, 15.4, "load z", LOADED)]
-        _timeline(ax, left, 8.5 + 1.15 * warp, f"warp {warp}", steps, width)
-    _wall(ax, left + 11.4, 8.3, 13.0, "barrier")
+    for y, name, first in ((6.2, "warp 0", 0.4), (7.9, "warp 3", 9.6)):
+        steps = [(first, first + 3.6, "store z", STORED), (14.3, 17.9, "load z", LOADED)]
+        _timeline(ax, left, y, name, steps, width)
+    arrow(ax, (left + 13.2, 7.85), (left + 14.9, 7.15), color=INK)
+    _wall(ax, left + 13.7, 6.0, 8.9, "barrier")
     return Picture(
         figure,
-        "The four warps of one program over time. Each warp stores a part of z and then loads another part; "
+        "Two warps of one program over time. Each warp stores a part of z and then loads another part; "
         "warp 0 loads what warp 3 stores. Without a barrier, warp 0 loads before warp 3 has stored, and gets "
         "the old value. With tl.debug_barrier between store and load, every thread waits for all the others, "
         "and every load sees what was stored.",
@@ -571,6 +622,7 @@ __all__ = [
     "paths",
     "programs",
     "row",
+    "straight_line",
     "sums",
     "threads",
     "timings",

@@ -107,6 +107,17 @@ def _of_rounded(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return h * torch.rsqrt(h.square().mean(1, keepdim=True) + 1e-6) * w, h
 
 
+def _rms_norm_with(eps: float, after_root: bool = False) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip with another ε, or with ε added to the root."""
+
+    def slip(x: Tensor, r: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        h = x + r
+        mean = h.square().mean(1, keepdim=True)
+        return h / (mean.sqrt() + eps if after_root else (mean + eps).sqrt()) * w, h
+
+    return slip
+
+
 RMS_NORM = Puzzle(
     number="28",
     spec=rms_norm,
@@ -127,7 +138,11 @@ RMS_NORM = Puzzle(
     ),
     outputs=("y", "h"),
     most_loads={"x": lambda s: s.M * s.N, "r": lambda s: s.M * s.N},
-    slips={"y is computed from the rounded h: add in float32, and round only for the store": _of_rounded},
+    slips={
+        "y is computed from the rounded h: add in float32, and round only for the store": _of_rounded,
+        "the number under the root is 1e-5: use 1e-6": _rms_norm_with(1e-5),
+        "the 1e-6 is added to the root: add it to the mean, under the root": _rms_norm_with(1e-6, True),
+    },
     hard={
         "x and r can nearly cancel: then sums of their squares lose all digits of h": Case(
             M=2, N=2048, BLOCK_N=2048, fill={"x": near_200, "r": near_minus_200}
@@ -174,6 +189,26 @@ def _padded_squares(x: Tensor, w: Tensor, b: Tensor, N: int, BLOCK_N: int) -> tu
     return _layer_norm_by(lambda x: x.var(1, correction=0) + extra * x.mean(1).square())(x, w, b)
 
 
+def _variance_as_rstd(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y, mean, _ = layer_norm(x, w, b)
+    return y, mean, x.var(1, correction=0)
+
+
+def _root_as_rstd(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y, mean, rstd = layer_norm(x, w, b)
+    return y, mean, 1 / rstd
+
+
+def _eps_after_the_root(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    mean = x.mean(1)
+    rstd = 1 / (x.var(1, correction=0).sqrt() + 1e-5)
+    return (x - mean[:, None]) * rstd[:, None] * w + b, mean, rstd
+
+
+def _bias_times_weight(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return layer_norm(x, w, b * w)
+
+
 LAYER_NORM = Puzzle(
     number="29",
     spec=layer_norm,
@@ -201,6 +236,10 @@ LAYER_NORM = Puzzle(
             lambda x: (x - x.mean(1, keepdim=True)).square().sum(1) / max(1, x.shape[1] - 1)
         ),
         "lanes past the end of the row are counted in the variance: 0 - mean isn't 0 there": _padded_squares,
+        "the 1e-5 is added to the root: add it to the variance, under the root": _eps_after_the_root,
+        "rstd contains the variance: it's one over the root": _variance_as_rstd,
+        "rstd contains the root: it's one over the root": _root_as_rstd,
+        "b is added before the product with w: add it after": _bias_times_weight,
     },
     hard={
         FIRST_FAR: Case(M=1, N=2048, BLOCK_M=1, BLOCK_N=2048, fill={"x": first_far}),
@@ -548,6 +587,24 @@ def _counted_full(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
     return mean, torch.rsqrt(squares / N + 1e-5)
 
 
+def _halved(first: float) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip in which the mean moves by half of δ, or by another share (first) for the first block."""
+
+    def slip(x: Tensor, N: int, BLOCK_N: int) -> tuple[Tensor, Tensor]:
+        mean, squares, count = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0]), 0
+        for block in x.split(BLOCK_N, 1):
+            own, more = block.mean(1), block.shape[1]
+            apart = own - mean
+            squares = (
+                squares + (block - own[:, None]).square().sum(1) + apart**2 * count * more / (count + more)
+            )
+            mean = mean + apart * (0.5 if count else first)
+            count += more
+        return mean, torch.rsqrt(squares / N + 1e-5)
+
+    return slip
+
+
 def _weighted(weight: Callable[[int, int], float]) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return a slip with another factor of δ² in M2, given n1 and n2."""
 
@@ -600,6 +657,13 @@ LONG_LAYER_NORM = Puzzle(
         ),
         "the mean doesn't move by the new block's fraction of δ: n2 / n, or 1 for a row's first block": (
             _old_share
+        ),
+        "the mean moves by half of δ: blocks have different lengths, and a row's first block has n1 = 0": (
+            _halved(first=0.5)
+        ),
+        "the mean moves by half of δ: that's right for two equal parts only": _halved(first=1.0),
+        "M2 takes δ after the mean has moved: keep the δ from before": _weighted(
+            lambda n1, n2: n1**3 * n2 / (n1 + n2) ** 3
         ),
         "M2 doesn't grow with the distance between the blocks' means: δ² n1 n2 / n is missing": _not_apart,
         "M2 grows by δ² n2 / n: the factor n1 is missing": _weighted(lambda n1, n2: n2 / (n1 + n2)),
@@ -666,6 +730,28 @@ def _carried(times: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]
     return slip
 
 
+def _starting_from(of: Callable[[Tensor, int], Tensor | None]) -> Callable[..., Tensor]:
+    """Return a slip with another h before a block, given the h of the one before, [M, n], and its number."""
+
+    def slip(a: Tensor, x: Tensor, start: Tensor, BLOCK_T: int) -> Tensor:
+        before, blocks = start, []
+        for number, (of_a, of_x) in enumerate(zip(a.split(BLOCK_T, 1), x.split(BLOCK_T, 1), strict=True)):
+            blocks.append(linear_recurrence(of_a, of_x, before))
+            before = start if (h := of(blocks[-1], number)) is None else h
+        return torch.cat(blocks, 1)
+
+    return slip
+
+
+def _summed_without_start(a: Tensor, x: Tensor, start: Tensor, BLOCK_T: int) -> Tensor:
+    """Return h if the h before a block lacks the start of the block before it."""
+    before, blocks = start, []
+    for of_a, of_x in zip(a.split(BLOCK_T, 1), x.split(BLOCK_T, 1), strict=True):
+        blocks.append(linear_recurrence(of_a, of_x, before))
+        before = linear_recurrence(of_a, of_x, torch.zeros_like(start))[:, -1]
+    return torch.cat(blocks, 1)
+
+
 LINEAR_RECURRENCE = Puzzle(
     number="34",
     spec=linear_recurrence,
@@ -691,6 +777,33 @@ LINEAR_RECURRENCE = Puzzle(
         ),
         "the h before the block is multiplied by a alone: multiply it by the scanned factor": _carried(
             lambda a, steps: a
+        ),
+        "every block begins with start: the first does, each other with the last h of the one before": (
+            _starting_from(lambda h, number: None)
+        ),
+        "every block but the first begins with h = 0: where does the last h of the one before get lost?": (
+            _starting_from(lambda h, number: torch.zeros_like(h[:, 0]))
+        ),
+        "from the third block on, each begins with h = 0: the last lane is at first + BLOCK_T - 1": (
+            _starting_from(lambda h, number: h[:, -1] * (number == 0))
+        ),
+        "a block begins with the first h of the one before: take the last one": _starting_from(
+            lambda h, number: h[:, 0]
+        ),
+        "a block begins with the second-to-last h of the one before: take the last one": _starting_from(
+            lambda h, number: h[:, -2] if h.shape[1] > 1 else h[:, 0]
+        ),
+        "a block begins with the largest h of the one before: take the last one": _starting_from(
+            lambda h, number: h.amax(1)
+        ),
+        "a negative h is carried as 0, the larger of the two: use tl.sum instead of tl.max": _starting_from(
+            lambda h, number: h[:, -1].clamp(min=0)
+        ),
+        "a block begins with the sum of all h of the one before: take the last one": _starting_from(
+            lambda h, number: h.sum(1)
+        ),
+        "the h that is carried lacks what came before its own block: take the last lane of what you store": (
+            _summed_without_start
         ),
     },
     hard={

@@ -117,7 +117,7 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v == 2, "There are two kernels, but they don't move twice the bytes."),
         ),
-        nudge="Two kernels load x and r, store h, load h again and store y. What does a single kernel save?",
+        nudge="With two kernels, one of the matrices moves once more than with a single kernel. Which one?",
     ),
     Question(
         id="ch17-q2",
@@ -257,7 +257,8 @@ QUESTIONS = (
             ),
             Nudge(lambda v, r: v == 36, "Each mean is 2 away from the common mean, not 4."),
         ),
-        nudge="Such blocks could be [1, 3] and [5, 7]. Take the squared distances of all four from 4.",
+        nudge="Around the common mean, a block's squares add up to more than around its own. For the first "
+        "block, try two numbers with a mean of 2 and an M2 of 2, such as 1 and 3.",
     ),
     Question(
         id="ch17-q14",

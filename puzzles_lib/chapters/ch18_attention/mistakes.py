@@ -66,7 +66,7 @@ MISTAKES = (
         "Each query's own key is hidden from it, so the first query sees nothing.",
         {"distance >= 0": "distance > 0"},
         kind="values",
-        says="NaN",
+        says="a query doesn't see its own key: use j <= i",
     ),
     Mistake(
         WINDOW_ATTENTION,
@@ -74,7 +74,7 @@ MISTAKES = (
         "The loop begins near the edge of the window, but there's no mask for the window.",
         {_SEEN: "distance >= 0"},
         kind="values",
-        says="o[0, 18",
+        says="the window isn't masked: in the blocks it visits",
     ),
     Mistake(
         WINDOW_ATTENTION,

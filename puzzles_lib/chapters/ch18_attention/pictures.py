@@ -15,6 +15,7 @@ from puzzles_lib.drawing.colours import (
     PALE,
     PALE_ORANGE,
     PALE_SKY,
+    PAPER,
     PROGRAM_TINTS,
     SKY,
     VERMILLION,
@@ -27,6 +28,7 @@ from puzzles_lib.timing import recorded as bench
 KEPT, AGAIN, GRADIENT = SKY, PALE_ORANGE, GREEN
 WHOLE, CUT, SKIPPED = SKY, YELLOW, None
 MINUS = "\N{MINUS SIGN}"
+CARD = {"behind": PAPER, "pad": 0.5}  # of a number on a line
 
 
 # ---- forward
@@ -164,15 +166,18 @@ def window(start: int = 12, block_q: int = 4, block_k: int = 4, W: int = 6, T: i
         x = left + number * (block_k * size + gap)
         keys, visited = range(first, first + block_k), begin <= first < end
         seen = [[i - W < j <= i for j in keys] for i in range(start, start + block_q)]
-        colors = [[(SKY if see else YELLOW) if visited else None for see in row] for row in seen]
+        colors = [[(SKY if see else None) if visited else PALE for see in row] for row in seen]
+        hatch = [[".." if visited and not see else None for see in row] for row in seen]
         numbers = [[""] * block_k] * block_q
-        cells(ax, numbers, x=x, y=top, width=size, height=size, colors=colors, index=list(keys))
+        cells(ax, numbers, x=x, y=top, width=size, height=size, colors=colors, hatch=hatch, index=list(keys))
         middle, below = x + block_k * size / 2, top + block_q * size + 0.5
         label(ax, middle, below, "visited" if visited else "not visited", color=INK if visited else FAINT)
     for row in range(block_q):
         label(ax, left - 0.4, top + (row + 0.5) * size, f"query {start + row}", align="right")
     label(ax, left - 0.4, top - 0.45, "key", align="right", color=FAINT)
-    legend(ax, 7.1, (4.0, SKY, "seen"), (8.0, YELLOW, "hidden by the mask"), (15.2, None, "not loaded"))
+    box(ax, 8.0, 7.1, 0.6, 0.5, color=None, hatch="..")
+    label(ax, 8.8, 7.35, "hidden by the mask", align="left")
+    legend(ax, 7.1, (4.0, SKY, "seen"), (15.2, PALE, "not loaded"))
     sees = [f"query {i} sees keys {max(i - W + 1, 0)} to {i}" for i in (start, start + block_q - 1)]
     return Picture(
         figure,
@@ -214,6 +219,12 @@ def packed(lengths: Sequence[int] = (10, 0, 1, 37), block: int = 16) -> Picture:
         if length:
             text = f"text {b}" if length > 5 else ""
             box(ax, left + starts[b] * unit, 1.1, length * unit, 1.0, text, color=PROGRAM_TINTS[b])
+        if length <= 5:  # too narrow for a text inside
+            x = left + starts[b] * unit
+            ax.plot([x, x], [0.7, 2.3], color=INK, linewidth=1.6)
+            side, shift = ("right", -0.2) if not length else ("left", 0.2)
+            told = f"text {b}: {plural(length, 'row')}" if length else f"text {b}: no rows"
+            label(ax, x + shift, 0.55, told, align=side, fontsize=9.5)
     label(ax, left - 0.4, 3.0, "cu_q", align="right")
     strip = cells(ax, starts, x=left, y=2.6, width=1.4, colors=PALE, height=0.9)
     label(ax, strip.right + 0.4, 3.05, "text b has rows cu_q[b] up to cu_q[b + 1]", align="left", color=FAINT)
@@ -249,12 +260,13 @@ def aligned(queries: int = 3, keys: int = 7, both: bool = False) -> Picture:
     rules = ((3.0, "the ends line up (puzzle 36)", keys - queries), (15.6, "the starts line up", 0))
     for left, name, older in rules if both else rules[:1]:
         colors = [[SKY if j <= i + older else None for j in range(keys)] for i in range(queries)]
+        hatch = [[None if color else ".." for color in row] for row in colors]
         numbers = [[""] * keys] * queries
-        grid = cells(ax, numbers, x=left, y=2.1, colors=colors, index=True)
+        grid = cells(ax, numbers, x=left, y=2.1, colors=colors, hatch=hatch, index=True)
         label(ax, left, 0.6, name, align="left", fontsize=11)
         for i in range(queries):
             label(ax, left - 0.4, 2.6 + i, f"query {i}", align="right")
-        label(ax, left + keys / 2, grid.bottom + 0.5, "keys; blue: seen", color=FAINT)
+        label(ax, left + keys / 2, grid.bottom + 0.5, "keys; blue: seen, dotted: hidden", color=FAINT)
         told.append(f"{name}: " + ", ".join(str(row.count(SKY)) for row in colors))
     return Picture(figure, f"How many of {keys} keys each of {queries} queries sees. {'. '.join(told)}.")
 
@@ -288,6 +300,7 @@ def derivation(step: int = 3) -> Picture:
     label(
         ax, 0.4, 6.1, "backward: the same way back, starting at do", align="left", fontsize=12, weight="bold"
     )
+    label(ax, 26.6, 14.85, "arrows: the gradient's way", align="right", fontsize=9.5, color=FAINT)
     do = matrix(24.2, 6.9, "do", PALE)
     dp = matrix(18.0, 6.9, "dp", AGAIN, square=True)
     arrow(ax, (do.x - 0.05, 7.85), (dp.right + 0.05, 7.85))
@@ -313,7 +326,6 @@ def derivation(step: int = 3) -> Picture:
         label(ax, 15.85, 7.3, "p ∘ (dp − delta)", fontsize=9.5)
         delta = box(ax, 18.4, 4.6, 7.0, 0.9, "delta = do · o, row by row  [T]", color=KEPT, fontsize=10)
         arrow(ax, (delta.x - 0.05, 5.1), (16.2, 6.95), bend=0.15)
-        arrow(ax, (p.x + 1.35, p.bottom + 0.05), (15.2, 6.95), color=LINE)
         told.append("ds = p ∘ (dp − delta), where delta is the sum over a row of do times o")
         told.append("s, p, dp and ds are T × T: recomputed one tile at a time, and never stored")
     kept, wanted = "kept by forward: rows of D, or one number per row", "to compute: dq, dk and dv"
@@ -419,36 +431,42 @@ def products() -> Picture:
 
 
 def turns() -> Picture:
-    """Draw the products and exponentials of a loop: one program alone, and two programs taking turns."""
-    figure, ax = new_sheet(25, 7.8)
+    """Draw the products and exponentials of a loop: one program, two that alternate, and two in step."""
+    figure, ax = new_sheet(25, 11.4)
 
-    def lane(y: float, name: str, start: float, steps: int, gap: float = 0.0) -> None:
-        label(ax, 4.6, y + 0.45, name, align="right", fontsize=9)
+    def lane(y: float, name: str, steps: Sequence[tuple[float, float, str]]) -> None:
+        label(ax, 4.6, y + 0.45, name, align="right", fontsize=9.5)
         ax.plot([4.8, 24.4], [y + 0.45] * 2, color=LINE, linewidth=0.8, zorder=0)
-        x = 4.8 + start
-        for _ in range(steps):
-            box(ax, x, y, 2.0, 0.9, "dots", color=SKY, fontsize=9)
-            box(ax, x + 2.0 + gap, y, 2.0, 0.9, "exp", color=ORANGE, fontsize=9)
-            x += 4.0 + 2 * gap
+        for start, length, text in steps:
+            color = SKY if text.startswith("dots") else ORANGE
+            box(ax, 4.8 + start, y, length, 0.9, text, color=color, fontsize=9)
 
-    label(ax, 0.4, 0.5, "one program alone: one unit always waits for the other", align="left", fontsize=11)
-    lane(1.1, "program 0", 0.0, 4)
-    label(ax, 0.4, 3.3, "two programs taking turns on one multiprocessor", align="left", fontsize=11)
-    lane(3.9, "program 0", 0.0, 4)
-    lane(5.1, "program 1", 2.0, 4)
-    label(
-        ax,
-        0.4,
-        7.2,
-        "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle. Here D = 64.",
-        align="left",
-    )
+    def alone(start: float) -> list[tuple[float, float, str]]:
+        return [(start + 4 * n + 2 * half, 2, ("dots", "exp")[half]) for n in range(4) for half in (0, 1)]
+
+    slow = [
+        (8 * n + 4 * half, 4, ("dots, half speed", "exp, half speed")[half])
+        for n in (0, 1)
+        for half in (0, 1)
+    ]
+    title = {"align": "left", "fontsize": 11}
+    label(ax, 0.4, 0.5, "one program alone: 4 iterations take the sum, dots + exp, 4 times", **title)
+    lane(1.1, "program 0", alone(0.0))
+    label(ax, 0.4, 3.1, "two programs that alternate: 8 iterations in nearly the same time", **title)
+    lane(3.7, "program 0", alone(0.0))
+    lane(4.8, "program 1", alone(2.0))
+    label(ax, 0.4, 6.8, "two programs in step share each unit: only 4 iterations, the sum again", **title)
+    lane(7.4, "program 0", slow)
+    lane(8.5, "program 1", slow)
+    told = "dots: tensor cores, 4096 operations per cycle. exp: 16 per cycle. Here D = 64."
+    label(ax, 0.4, 10.8, told, align="left")
     return Picture(
         figure,
-        "A loop of products (dots, on tensor cores) and exponentials (exp) over time. With one program "
-        "alone, "
-        "each unit waits while the other works. With two programs on one multiprocessor, one runs its dots "
-        "while the other runs its exp.",
+        "A loop of products (dots, on tensor cores) and exponentials (exp) over time. One program alone: "
+        "each unit waits while the other works, so 4 iterations take the sum of both times. Two programs "
+        "that alternate on one multiprocessor: one runs its dots while the other runs its exp, so 8 "
+        "iterations take nearly the same time. Two programs in step: both run dots at half speed, then both "
+        "run exp at half speed, so together they do only 4 iterations in that time.",
     )
 
 
@@ -483,27 +501,43 @@ def times(rows: Rows, case: str) -> dict[str, dict[str, float]]:
 
 
 def floors(rows: Rows, D: int = 128, T: int = 4096) -> Picture:
-    """Draw the times of forward and backward: the two floors, torch, the library and the puzzles."""
+    """Draw the times of forward and backward: products and exponentials alone, torch, library and puzzles."""
     about = bench.about("attention")
     case = f"D = {D}, causal, T = {T}"
-    figure = new_figure(8.4, 4.6)
+    figure = new_figure(8.4, 4.4)
     told = []
+    names = [name for name in LOOKS if name not in (PRODUCTS, EXPONENTIALS)]
     for ax, (part, found) in zip(figure.subplots(1, 2), times(rows, case).items(), strict=True):
-        for place, (name, (color, _)) in enumerate(LOOKS.items()):
-            ax.barh(place, found[name], 0.8, color=color, edgecolor=INK, linewidth=0.5)
-            label(ax, found[name], place, f" {found[name]:.0f}", align="left", fontsize=10)
-        ax.set_yticks(range(len(LOOKS)), [text for _, text in LOOKS.values()] if not told else [])
-        ax.set(ylim=(len(LOOKS) - 0.4, -0.6), xlim=(0, 1.15 * max(found[name] for name in LOOKS)), xticks=[])
+        first, second = found[PRODUCTS], found[EXPONENTIALS]
+        look, gap = {"edgecolor": INK, "linewidth": 0.5}, max(found.values()) / 50
+        ax.barh(0, first, 0.8, color=LOOKS[PRODUCTS][0], **look)
+        ax.barh(0, second, 0.8, left=first, color=LOOKS[EXPONENTIALS][0], **look)
+        label(ax, first / 2, 0, f"dots {first:.0f}", fontsize=10)
+        label(ax, first + second / 2, 0, f"{second:.0f}", fontsize=9.5)
+        label(ax, first + second, 0, f" {first + second:.0f}", align="left", fontsize=10)
+        for place, name in enumerate(names, 1):
+            ax.barh(place, found[name], 0.8, color=LOOKS[name][0], **look)
+            label(ax, found[name] + gap, place, f"{found[name]:.0f}", align="left", fontsize=10, **CARD)
+        for x, style in ((max(first, second), "--"), (first + second, ":")):
+            ax.plot([x, x], [-0.6, len(names) + 0.6], style, color=INK, linewidth=1.2, zorder=3)
+        texts = ["dots, then exp2", *(LOOKS[name][1] for name in names)]
+        ax.set_yticks(range(len(texts)), texts if not told else [])
+        ax.set(ylim=(len(names) + 0.6, -0.6), xlim=(0, 1.15 * max(found[name] for name in LOOKS)), xticks=[])
         ax.set_title(f"{part}, µs", fontsize=11, loc="left")
         ax.tick_params(labelsize=10, length=0)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
         told.append(f"{part}: " + ", ".join(f"{LOOKS[name][1]} {found[name]:.0f}" for name in LOOKS))
     figure.suptitle(
-        f"{case}, {16384 // T} sequences, {2048 // D} heads. Each panel has its own scale.\n{about}",
+        f"{case}, {16384 // T} sequences, {2048 // D} heads. Each panel has its own scale. Dashed: the "
+        f"longer of dots and exp2. Dotted: their sum.\n{about}",
         fontsize=9,
         color=FAINT,
     )
-    return Picture(figure, f"Microseconds, {case}, {about}. {'; '.join(told)}.")
+    return Picture(
+        figure,
+        f"Microseconds, {case}, {about}. {'; '.join(told)}. A dashed line marks the longer of products and "
+        "exponentials, a dotted one their sum.",
+    )
 
 
 def lengths(D: int = 128, causal: bool = True) -> Picture:

@@ -135,11 +135,14 @@ def _to_base_two(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tenso
     return o, lse / math.log(2)
 
 
-def _seen_blocks(s: Case) -> int:
-    """Return the elements of v in the blocks of keys that each program's queries see."""
+def _seen_blocks(s: Case, early: int = 0) -> int:
+    """Return the elements of v in the blocks of keys that each program's queries see.
+
+    early: by how many keys the loop begins before the first one.
+    """
     found = 0
     for start in range(0, s.T, s.BLOCK_Q):
-        begin = max(start - s.W + 1, 0) // s.BLOCK_K * s.BLOCK_K
+        begin = max(start - s.W + 1 - early, 0) // s.BLOCK_K * s.BLOCK_K
         found += triton.cdiv(start + s.BLOCK_Q - begin, s.BLOCK_K) * s.BLOCK_K
     return found * s.H * s.D
 
@@ -158,6 +161,21 @@ def _from_own_block(
     j = torch.arange(q.shape[1])
     begin = j[:, None] // BLOCK_Q * BLOCK_Q // BLOCK_K * BLOCK_K
     s = _scores(q, k, W).masked_fill(j < begin, -torch.inf)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
+def _visited(q: Tensor, k: Tensor, v: Tensor, W: int, BLOCK_Q: int, BLOCK_K: int) -> tuple[Tensor, Tensor]:
+    """Return the results if each query saw all keys up to its own in the blocks that its program visits."""
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(q.shape[1])
+    begin = (i // BLOCK_Q * BLOCK_Q - W + 1).clamp(min=0) // BLOCK_K * BLOCK_K
+    s = _scores(q, k).masked_fill(j < begin, -torch.inf)
+    return s.softmax(2) @ v, s.logsumexp(2)
+
+
+def _without_own(q: Tensor, k: Tensor, v: Tensor, W: int) -> tuple[Tensor, Tensor]:
+    """Return the results if no query saw its own key: NaN if it sees no other one."""
+    s = _scores(q, k, W)
+    s = s.masked_fill(torch.eye(q.shape[1], dtype=torch.bool), -torch.inf)
     return s.softmax(2) @ v, s.logsumexp(2)
 
 
@@ -216,6 +234,14 @@ WINDOW_ATTENTION = Puzzle(
     ),
     outputs=("o", "lse"),
     most_loads={"v": _seen_blocks},  # k may be loaded twice: first for lse, then for the weights
+    load_slips={
+        "the loop begins a block early: the first query's first key is start - W + 1": (
+            lambda s: _seen_blocks(s, 1)
+        ),
+        "the loop also visits blocks of keys that no query of the program sees": (
+            lambda s: triton.cdiv(s.T, s.BLOCK_Q) * triton.cdiv(s.T, s.BLOCK_K) * s.BLOCK_K * s.H * s.D
+        ),
+    },
     allowance=_rounded_weights,
     slips={
         "the scores aren't divided by √D": lambda q, k, v, W: window_attention(_grown(q), k, v, W),
@@ -227,6 +253,8 @@ WINDOW_ATTENTION = Puzzle(
         "there's no window: keys before it are seen, too": lambda q, k, v, W: window_attention(
             q, k, v, q.shape[1]
         ),
+        "the window isn't masked: in the blocks it visits, a query sees only keys with i - W < j": _visited,
+        "a query doesn't see its own key: use j <= i": _without_own,
         "keys after a query are seen, too: use j <= i": _all_after,
         "lse lacks the maximum: it's row_max + log of the sum": _from_the_maximum,
         "lse is in base 2: use the natural logarithm": _to_base_two,
@@ -572,6 +600,12 @@ def _dq_by_values(
     return _p_and_ds(q, k, v, do, lse, delta)[1] @ v / q.shape[2] ** 0.5, delta
 
 
+def _dp_of_o(q: Tensor, k: Tensor, v: Tensor, o: Tensor, do: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the results if dp is o times v instead of do times v."""
+    delta = _delta(do, o)
+    return _p_and_ds(q, k, v, o, lse, delta)[1] @ k / q.shape[2] ** 0.5, delta
+
+
 ATTENTION_DQ = Puzzle(
     number="37",
     spec=attention_dq,
@@ -612,6 +646,7 @@ ATTENTION_DQ = Puzzle(
         "ds is missing the factor p, which also hides keys: it's p times (dp - delta)": _dq_without_p_or_mask,
         "delta is added, not subtracted": lambda o, **others: attention_dq(o=-o, **others),
         "dq sums ds times v: it's ds times k": _dq_by_values,
+        "the rows of ds don't add up to 0: dp is do times v, not o times v": _dp_of_o,
         "delta was computed in bfloat16, the dtype of do * o: convert one of them to float32": _rounded_delta,
     },
     hard={
@@ -703,15 +738,33 @@ def _queries_before(
     return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in (dk, dv))
 
 
-def _with_factors(dk_of: str, dv_of: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a slip in which ds is multiplied by ``"q"`` or ``"do"``, and p by ``"do"`` or ``"q"``."""
+def _wrong_heads(first: int, end: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip in which k's head g counts for q's heads from first · g up to end · g + H // H_KV."""
+
+    def slip(**given: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = given.pop("k"), given.pop("v")
+        heads, each = len(given["q"]) // len(k), []
+        for g in range(len(k)):
+            of_g = slice(first * g if first else heads * g, (end * g if end else heads * g) + heads)
+            queries = {name: every[of_g] for name, every in given.items()}
+            each.append(attention_dkv(k=k[g : g + 1], v=v[g : g + 1], **queries))
+        return tuple(torch.cat(result) for result in zip(*each, strict=True))
+
+    return slip
+
+
+def _with_factors(dk_of: str, dv_of: str, dk_from: str = "ds") -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a slip in which ds is multiplied by ``"q"`` or ``"do"``, and p by ``"do"`` or ``"q"``.
+
+    dk_from: ``"p"`` if dk sums p instead of ds.
+    """
 
     def slip(**given: Tensor) -> tuple[Tensor, Tensor]:
         q, k = given["q"], given["k"]
         heads = len(q) // len(k)
         k, v = (each.repeat_interleave(heads, 0) for each in (k, given["v"]))
         p, ds = _p_and_ds(q, k, v, given["do"], given["lse"], given["delta"])
-        results = ds.mT @ given[dk_of] / q.shape[2] ** 0.5, p.mT @ given[dv_of]
+        results = (p if dk_from == "p" else ds).mT @ given[dk_of] / q.shape[2] ** 0.5, p.mT @ given[dv_of]
         return tuple(each.unflatten(0, (-1, heads)).sum(1) for each in results)
 
     return slip
@@ -757,6 +810,11 @@ ATTENTION_DKV = Puzzle(
     outputs=("dk", "dv"),
     derived={"lse": _kept_lse, "delta": _kept_delta},
     most_loads={"q": _queries_that_see, "do": _queries_that_see},
+    load_slips={
+        "queries before a program's keys don't see them: begin at the block of the first that does": (
+            lambda s: triton.cdiv(s.T, s.BLOCK_K) * s.T * s.H * s.D
+        ),
+    },
     allowance=_rounded_p_and_ds,
     slips={
         "the scores aren't divided by √D": lambda q, **others: _first_times_root(
@@ -774,6 +832,11 @@ ATTENTION_DKV = Puzzle(
         "the mask is reversed: queries i >= j see key j": _queries_before,
         "dk sums ds times do: it's ds times q": _with_factors("do", "do"),
         "dv sums p times q: it's p times do": _with_factors("q", "q"),
+        "dk sums p times q: it's ds times q": _with_factors("q", "do", dk_from="p"),
+        "the heads begin at g: the first head of q that uses head g of k is g * (H // H_KV)": _wrong_heads(
+            1, 0
+        ),
+        "the heads are g to g + H // H_KV: group g begins at head g * (H // H_KV)": _wrong_heads(1, 1),
     },
     hard={
         "a single head can have 2^31 elements": (

@@ -8,14 +8,11 @@ import triton
 
 from puzzles_lib.chapters.ch18_attention.pictures import bytes_kept
 from puzzles_lib.chapters.ch18_attention.puzzles import WINDOW_ATTENTION
-from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.timing.recorded import rows
 
 FLOPS_A_CYCLE, EXP2_A_CYCLE = 4096, 16
 """Per cycle and multiprocessor of an H100 or H200: bfloat16 on tensor cores, and exponentials."""
-LAUNCH = Case(H=32, T=4096, D=128, W=4096, BLOCK_Q=64, BLOCK_K=64)
-"""Of puzzle 35: the launch whose grid is asked for."""
 
 
 def _times_the_bytes() -> float:
@@ -125,10 +122,6 @@ def _registers(rows_: int = 64, D: int = 128, threads: int = 128) -> int:
     return 2 * rows_ * D // threads
 
 
-def _starts(lengths: tuple[int, ...] = (20, 16, 0, 50)) -> tuple[int, ...]:
-    return (0, *itertools.accumulate(lengths))
-
-
 def _rows_of_nan(first: int = 20, end: int = 36, rows_: int = 86) -> tuple[int, int]:
     """Return the rows of o that see a row of v from first up to end: in their own text, and in all texts."""
     return end - first, rows_ - first
@@ -136,10 +129,6 @@ def _rows_of_nan(first: int = 20, end: int = 36, rows_: int = 86) -> tuple[int, 
 
 def _of_the_next(length: int = 100, block: int = 64) -> int:
     return triton.cdiv(length, block) * block - length
-
-
-def _wrong_scales(scores: tuple[int, ...] = (1, 2, 5)) -> set[int]:
-    return {scale for scale in (4, 1, 0, -1) if max(s * scale for s in scores) != max(scores) * scale}
 
 
 def _tiles_of_the_last(T: int = 4096, queries: int = 128, keys: int = 64) -> tuple[int, int]:
@@ -157,10 +146,6 @@ def against(baseline: str, part: str, D: int, mask: str, T: int = 4096) -> float
         if (row["case"], row["path"], row["baseline"]) == (case, part, baseline)
     ]
     return found
-
-
-def _grid() -> tuple[int, ...]:
-    return tuple(WINDOW_ATTENTION.grid(LAUNCH))
 
 
 QUESTIONS = (
@@ -430,25 +415,6 @@ QUESTIONS = (
         nudge="There are two tiles, with one number per register, spread over all threads of four warps.",
     ),
     Question(
-        id="ch18-q16",
-        asks="Texts of 20, 16, 0 and 50 rows are packed. What is cu_seqlens? Answer with a tuple.",
-        right=_starts,
-        kind=tuple,
-        nudges=(
-            Nudge(
-                lambda v, r: v == (20, 16, 0, 50),
-                "These are the lengths. cu_seqlens says where the texts begin.",
-            ),
-            Nudge(
-                lambda v, r: v in (r[:-1], r[1:]),
-                "One number is missing. cu_seqlens includes both the start and the end.",
-            ),
-            Nudge(lambda v, r: len(v) != len(r), "There must be one number more than there are texts."),
-            Nudge(lambda v, r: len(set(v)) == len(v), "An empty text ends where it begins."),
-        ),
-        nudge="Begin with 0, and add one length after another.",
-    ),
-    Question(
         id="ch18-q17",
         asks="The values of rows 20 to 35 of 86 are NaN. How many rows of o are NaN with cu_seqlens, and how "
         "many without? Answer with a pair.",
@@ -490,22 +456,6 @@ QUESTIONS = (
         nudge="The last tile begins at row 64. How many of its rows are past row 99?",
     ),
     Question(
-        id="ch18-q19",
-        asks="For which of the scales 4, 1, 0 and -1 is the scaled maximum not the maximum of the scaled "
-        "scores? "
-        "Answer with a set.",
-        right=_wrong_scales,
-        kind=set,
-        nudges=(
-            Nudge(lambda v, r: not v, "There is one. Which scale reverses the order of the scores?"),
-            Nudge(
-                lambda v, r: 0 in v,
-                "With scale 0, all scaled scores are 0. So is their maximum, and so is the scaled maximum.",
-            ),
-        ),
-        nudge="Try it with the scores 1, 2 and 5.",
-    ),
-    Question(
         id="ch18-q20",
         asks="With T = 4096, a causal mask and tiles of 128 queries by 64 keys, how many tiles of the last "
         "program are whole, and how many are cut? Answer with a pair.",
@@ -541,23 +491,5 @@ QUESTIONS = (
             Nudge(lambda v, r: v == 128, "The forward pass has two products, not one."),
         ),
         nudge="A score needs 2 · D operations in q · k and another 2 · D in p · v.",
-    ),
-    Question(
-        id="ch18-q22",
-        asks="Which grid launches puzzle 35 for 32 heads, T = 4096 and BLOCK_Q = 64?",
-        right=_grid,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 2, "The grid has two axes: blocks of queries and heads."),
-            Nudge(
-                lambda v, r: v == r[::-1],
-                "These are the right two numbers, but in the wrong order. Which one is tl.program_id(0)?",
-            ),
-            Nudge(
-                lambda v, r: v[0] == LAUNCH.T,
-                "T is the number of queries of a head. Each program owns 64 of them.",
-            ),
-        ),
-        nudge="Axis 0 counts blocks of 64 queries, and axis 1 counts heads.",
     ),
 )
