@@ -76,13 +76,22 @@ def test_ncus_table_is_read_by_its_heads():
 
 def test_a_pruning_is_told_what_it_keeps_and_loses():
     matmul = laboratory.sweep("matmul")
-    assert matmul.kept(lambda c: True) == (384, 1.0)
-    assert matmul.kept(lambda c: None) is None and matmul.kept(lambda c: False) == (0, math.inf)
+    assert matmul.kept(lambda c: True)[:2] == (384, 1.0)
+    assert matmul.kept(lambda c: None) is None and matmul.kept(lambda c: False)[:2] == (0, math.inf)
     only = matmul.kept(lambda c: (c.BLOCK_M, c.BLOCK_N, c.BLOCK_K, c.warps, c.stages) == (32, 32, 32, 4, 2))
-    assert only == (1, matmul.time(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, warps=4, stages=2) / matmul.best.us)
+    assert only[:2] == (
+        1,
+        matmul.time(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, warps=4, stages=2) / matmul.best.us,
+    )
     assert repr(only).startswith("1 is kept; the best of them takes 6.27 times")
-    with pytest.raises(AttributeError):
+    assert repr(matmul.kept(lambda c: True, most=40)).startswith(
+        "384 are kept, but the limit is 40; the best"
+    )
+    assert "limit" not in repr(matmul.kept(lambda c: c.stages == 9, most=40))
+    with pytest.raises(AttributeError, match="c has no us, only BLOCK_M, .*, stages. A rule decides before"):
         matmul.kept(lambda c: c.us)
+    with pytest.raises(AttributeError, match="c has no num_warps, only BLOCK_M, .*, stages$"):
+        matmul.kept(lambda c: c.num_warps)
     with pytest.raises(KeyError, match="was not tried"):
         matmul.time(BLOCK_M=31)
 
@@ -117,6 +126,26 @@ def test_a_line_about_memory_is_judged_by_who_ran():
         and "\n0 ran but" in ones
         and "54 were refused but fit according to you: BLOCK_M=" in ones
     )
+
+
+@pytest.mark.parametrize(
+    "fits, words",
+    [
+        (lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 > 227 * 1024, "the wrong way round"),
+        (lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 >= 228 * 1024, "the wrong way round"),
+        (lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K <= 227 * 1024, "no 2 for the bytes"),
+        (lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 4 <= 227 * 1024, "2 bytes here, not 4"),
+        (lambda c: (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227 * 1024, "every configuration fits"),
+        (lambda c: True, "every configuration fits"),
+        (lambda c: c.stages * (c.BLOCK_M + c.BLOCK_N) * c.BLOCK_K * 2 <= 227, "no configuration fits"),
+        (lambda c: c.stages * c.BLOCK_M * c.BLOCK_K * 2 <= 227 * 1024, "but not those of y"),
+        (lambda c: c.stages * c.BLOCK_N * c.BLOCK_K * 2 <= 227 * 1024, "but not those of x"),
+    ],
+)
+def test_a_wrong_line_about_memory_is_named(fits, words):
+    told = laboratory.sweep("matmul", stages=(2, 3, 4)).judged(fits)
+    assert "not yet: " in told and words in told.splitlines()[-1] and "228" not in told
+    assert "not yet" not in laboratory.sweep("matmul").judged(lambda c: c.BLOCK_M == 32)
 
 
 def test_what_does_not_fit_is_arithmetic():
@@ -419,6 +448,7 @@ def _used(tiles, at_a_time):
         (_used, "correct"),
         (lambda tiles, at_a_time: None, "not solved yet"),
         (lambda tiles, at_a_time: "1", "is '1', not a number"),
+        (lambda tiles, at_a_time: 1 / 0, "not judged: used(136, 132) raised ZeroDivisionError: division"),
         (lambda tiles, at_a_time: min(1, tiles / at_a_time), "not yet: 136 tiles take 2 waves, and 4 of 132"),
         (lambda tiles, at_a_time: tiles / at_a_time, "more than the whole chip"),
         (lambda tiles, at_a_time: (tiles - 1) % at_a_time / at_a_time, "not yet: 136 tiles take 2 waves"),
@@ -442,7 +472,13 @@ def test_how_much_of_a_chip_is_used_is_judged(used, words):
         (lambda flops, moved: math.nan, "not yet: for the FLOP of masked add"),
         (lambda flops, moved: (flops / 989e12 + moved / 3.95e12) * 1e6, "It can do both at once"),
         (lambda flops, moved: moved / 3.95e12 * 1e6, "not yet: for the FLOP of"),
-        (lambda flops, moved: max(flops / 989e12, moved / 3.95e12), "not yet: for the FLOP of masked add"),
+        (lambda flops, moved: min(flops / 989e12, moved / 3.95e12) * 1e6, "The longer of the two counts"),
+        (lambda flops, moved: max(flops / 989e12, moved / 3.95e12), "in seconds, but they should be in µs"),
+        (lambda flops, moved: max(flops / 989e9, moved / 3.95e9), "in ms, but"),
+        (lambda flops, moved: max(flops / 989, moved / 3.95), "all 1,000,000 times too large. A tera is"),
+        (lambda flops, moved: max(flops / 989e3, moved / 3.95e3) / 1e12, "1,000,000,000 times too small"),
+        (lambda flops, moved: 0, "not yet: for the FLOP of masked add"),
+        (lambda flops, moved: 1 // 0, "not judged: at_least(67108864, 536870912) raised ZeroDivisionError"),
     ],
 )
 def test_a_roof_as_a_function_is_judged(at_least, words):

@@ -9,7 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from puzzles_lib.cache_model import banded
-from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, Sweep, modelled, panels, points
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import (
+    Point,
+    Seen,
+    Sweep,
+    modelled,
+    panels,
+    points,
+)
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -619,9 +626,7 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
 
 def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
     """Return whether a pruning keeps a configuration."""
-    from types import SimpleNamespace
-
-    return bool(keep(SimpleNamespace(**each.config)))
+    return bool(keep(Seen(**each.config)))
 
 
 def twice(swept: Sweep, most: int = 40) -> Picture:

@@ -192,7 +192,7 @@ QUESTIONS = (
             else "shared memory"
         ),
         kind=str,
-        nudge="Double the registers, then double the shared memory. Which is more than a multiprocessor has?",
+        nudge="Double the registers, then the shared memory. Compare each with what a multiprocessor has.",
     ),
     Question(
         id="ch19-q7",
