@@ -449,6 +449,43 @@ def _power(power: int) -> str:
     return f"your seven times are all {off}. A tera is 1e12, and a second has 1e6 µs"
 
 
+# ---- an overlap
+
+LARGE = 8192
+"""M and N of the matmuls whose overlap is estimated."""
+
+
+def overlapped(k: int) -> tuple[int, int]:
+    """Return the FLOP of a bfloat16 matmul with M = N = 8192, and the bytes that must be moved."""
+    return 2 * LARGE**2 * k, 2 * (LARGE**2 + 2 * LARGE * k)
+
+
+def overlaps(gain: Callable[[int, int], float | None]) -> str:
+    """Return a report on ``gain(flops, moved)``, the most that an overlap of arithmetic and memory gains."""
+    return _Text("\n".join(_overlaps(gain)))
+
+
+def _overlaps(gain: Callable[[int, int], float | None]) -> Iterator[str]:
+    wrong = ""
+    for k in (128, 512, 8192):
+        flops, moved = overlapped(k)
+        times, why = _asked(gain, "gain", flops, moved)
+        if why:
+            yield why
+            return
+        yield f"K = {k}: at most {float(times):.2f} times as fast"
+        parts = flops / FLOPS * 1e6, moved / BYTES * 1e6
+        if not wrong and not abs(times - sum(parts) / max(parts)) <= 0.005 * times:  # also if it is NaN
+            wrong = f"not yet: with K = {k}, arithmetic takes {parts[0]:,.1f} µs, and memory {parts[1]:,.1f}"
+            if abs(times * sum(parts) / max(parts) - 1) <= 0.005:
+                wrong += ". Your ratio is upside down: a gain is more than 1"
+            elif times > 2:
+                wrong += ". Two things at a time can't be more than twice as fast as one after the other"
+            else:
+                wrong += ". How long do they take one after the other, and how long at the same time?"
+    yield wrong or "correct"
+
+
 # ---- traffic
 
 
