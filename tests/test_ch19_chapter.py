@@ -188,6 +188,7 @@ DRAWN = {
     "sweep": lambda: pictures.sweep(laboratory.sweep("matmul"), lambda c: c.BLOCK_M == 256),
     "twice": lambda: pictures.twice(laboratory.sweep("rms_rows")),
     "persistent": lambda: pictures.persistent(RECORD, _gain),
+    "counts": lambda: pictures.counts(RECORD),
 }
 TOLD = {
     "lies": "19.9 µs without synchronize, 1.74 ms with synchronize: a launch only puts",
@@ -203,6 +204,7 @@ TOLD = {
     "profile": "registers per thread 255, accesses that spill 5,029,888",
     "sweep": "from 184 to 5056, 524 in the middle; the floor is 139. 54 were refused. 34 spill",
     "twice": "the first round 75.2 to 82.7 µs",
+    "counts": "2026-11-28. an atomic per element: 6,201 and 6,202 µs; the same with",
     "persistent": "8192x8192x128: descriptors 1.25, descriptors, loop 1.04, descriptors, flattened loop "
     "1.47, cuBLAS 1.45; your gain there is 1.50",
 }
@@ -353,7 +355,7 @@ def test_an_answer_is_not_told_below_its_question():
         "persist-takeaway": ("overlap",),
     }
     assert not [(cell, word) for cell, words in told.items() for word in words if word in cells[cell].source]
-    for drawn in ("lies-together", "p39-times", "prof-cures"):
+    for drawn in ("counts-picture", "lies-together", "p39-times", "prof-cures"):
         assert cells[drawn].outputs == []
 
 
@@ -411,6 +413,19 @@ def test_what_is_said_of_persistent_programs():
     assert {k: round(most, 2) for k, most in least.items()} == {128: 1.5, 512: 1.55, 8192: 1.09}
     assert max(2 * 8192**3 / us["8192x8192x8192", path] / 1e6 for path in ("cuBLAS", "persistent")) < 700
     said("it is the overlap that pays, not the loop")
+
+
+def test_what_is_said_of_counts():
+    us = {row["path"]: row["us"] for row in RECORD["counts"]}
+    assert [len([row for row in RECORD["counts"] if row["path"] == path]) for path in us] == [2, 2, 2]
+    assert 80 < us["an atomic per element"] / us["histogram"] < 82
+    assert 1 < us["an atomic per element"] / us["relaxed"] < 1.001
+    said("81 times as fast", "saves less than a thousandth", "more than 33 million atomics")
+    profiled = next(row for row in COUNTED["rows"] if row["name"] == "count, 16 bins")
+    assert profiled["programs"] * 1024 == 2**25 and round(profiled["us"] / 1000, 2) == 6.21
+    said("it needs 6.21 ms to read 134 MB once")
+    copy = 2**27 / BYTES * 1e6
+    assert 30 < copy < 35
 
 
 def test_an_answer_of_another_chapter_is_not_printed_and_measures_as_is_told():

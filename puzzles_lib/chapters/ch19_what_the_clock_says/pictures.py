@@ -725,10 +725,38 @@ def persistent(record: Record, gain: Callable[[float, float], float | None] | No
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
 
 
+# ---- atomics
+
+
+def counts(record: Record) -> Picture:
+    """Draw the times of three ways to count, each timed twice. record: of bench "clock"."""
+    rows = record["counts"]
+    looks = {
+        "an atomic per element": "an atomic per element",
+        "relaxed": 'the same with sem="relaxed"',
+        "histogram": "tl.histogram, then 16 atomics",
+    }
+    about = origin({**record, "date": rows[0]["date"]})
+    most, told = max(row["us"] for row in rows), []
+    figure, ax = new_sheet(18.4, 1.1 * len(looks) + 1.4)
+    for number, (path, words) in enumerate(looks.items()):
+        y = 0.3 + 1.1 * number
+        times = [row["us"] for row in rows if row["path"] == path]
+        mean = sum(times) / len(times)
+        box(ax, 6.8, y, 6.4 * mean / most, 0.8, color=SKY, linewidth=0.8)
+        text = " and ".join(f"{each:,.0f}" if each >= 100 else f"{each:.1f}" for each in times)
+        label(ax, 6.5, y + 0.4, words, align="right")
+        label(ax, 7.1 + 6.4 * mean / most, y + 0.4, f"{text} µs", align="left")
+        told.append(f"{words}: {text} µs")
+    label(ax, 0.2, 1.1 * len(looks) + 0.9, about, align="left", fontsize=9, color=FAINT)
+    return Picture(figure, f"Three ways to count, each timed twice, {about}. {'; '.join(told)}.")
+
+
 __all__ = [
     "LIES",
     "SIX",
     "compared",
+    "counts",
     "cures",
     "fetched",
     "flights",
