@@ -17,7 +17,7 @@ import math
 import operator
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import SimpleNamespace
@@ -715,7 +715,7 @@ class Puzzle:
             f"{told}\n\n{table}\n"
             + "".join(f"\n{term}\n" for term in self._terms())
             + "".join(_goal_markdown(goal) for goal in self.machine)
-            + "".join(_traffic_markdown(goal) for goal in self.traffic)
+            + _traffic_markdown(self.traffic)
         )
 
 
@@ -740,8 +740,12 @@ def _goal_markdown(goal: Goal | Once) -> str:
     return f"\nOnce all cases pass (they count from 0), there is a goal for the {goal.title}:\n\n{wants}"
 
 
-def _traffic_markdown(goal: Traffic) -> str:
-    return f"\nOnce all cases pass (they count from 0), your kernel must meet one more goal:\n\n- {goal}\n"
+def _traffic_markdown(goals: Sequence[Traffic]) -> str:
+    if not goals:
+        return ""
+    many = "one more goal" if len(goals) == 1 else "these goals, too"
+    listed = "".join(f"- {goal}\n" for goal in goals)
+    return f"\nOnce all cases pass (they count from 0), your kernel must meet {many}:\n\n{listed}"
 
 
 def pick_case(puzzle: Puzzle, case: "int | Case", caller: str) -> Case:

@@ -125,6 +125,8 @@ def test_the_statement_says_what_may_be_fetched_and_cases_must_be_run():
         "traffic of case 5, 8 programs at a time, a cache of 16 KiB: at most 2,200 cache lines of 128 bytes"
     )
     assert words in TILE_ORDER._repr_markdown_() and words in str(TILE_ORDER)
+    assert TILE_ORDER._repr_markdown_().count("Once all cases pass") == 1
+    assert "your kernel must meet these goals, too:\n\n- traffic of case 5" in TILE_ORDER._repr_markdown_()
     with pytest.raises(ValueError, match="traffic names case 2"):
         dataclasses.replace(NEIGHBOURS, traffic=(Traffic(case=2, in_flight=1, cache=128, most=4),))
 

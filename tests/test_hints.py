@@ -39,6 +39,7 @@ from puzzles_lib import (
     RMS_NORM,
     SCALAR_FLASH_ATTENTION,
     SPLIT_K,
+    TILE_ORDER,
     TILED_LINEAR,
     UNPACK_DEQUANTIZE,
     WEIGHT_CODES,
@@ -767,6 +768,16 @@ def test_a_wrong_mask_is_not_taken_for_a_missing_one(condition, load, store, tit
     source = source.replace("x_ptr + lanes, mask=mask", f"x_ptr + lanes{load}")
     check(define(source.replace("x + 10, mask=mask", f"x + 10{store}"), "<mask>"), MASKED_ADD)
     assert hint(MASKED_ADD).hint.title == title
+
+
+def test_tiles_that_nobody_overwrites_are_no_swapped_quotient():
+    """A last band that is too high leaves tiles out, but its quotient and remainder are correct."""
+    failed(TILE_ORDER, "never written", "78 of 3150 elements of z are never written, starting with z[64, 32]")
+    assert hint(TILE_ORDER).number == 2
+    assert [hint(TILE_ORDER).number for _ in range(2)] == [1, 5]
+    hinting._shown.clear()
+    failed(TILE_ORDER, "never written", "programs 4 and 6 overwrite each other at z[32, 0]")
+    assert hint(TILE_ORDER).number == 4
 
 
 def test_words_can_speak_against_a_hint():

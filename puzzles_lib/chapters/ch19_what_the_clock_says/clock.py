@@ -8,6 +8,7 @@ The record: ``device``, ``versions``, ``date``, and a list for each of `PARTS`.
 - ``waves``: ``programs`` and ``us``, of matmuls that differ in their rows alone.
 - ``orders``: ``case``, ``tile``, ``group`` (rows of tiles in a band; 1 is row after row), ``us``.
 - ``persistent``: ``case``, ``path``, ``us``, and ``config``, the best of those tried.
+- ``counts``: ``path``, ``us``, and the ``date``, of counts of 2^25 numbers in 16 bins.
 """
 
 import statistics
@@ -330,12 +331,36 @@ def _forms(
     }
 
 
+# ---- atomics
+
+
+def counts() -> Iterator[Row]:
+    """Yield the times of three ways to count 2^25 numbers in 16 bins, each timed twice."""
+    x = torch.randint(0, 1 << 20, (1 << 25,), device="cuda", dtype=torch.int32)
+    want = torch.bincount(x % 16, minlength=16)
+    paths: dict[tuple[str, int], list[Callable[[], object]]] = {}
+    for name, kernel in (
+        ("an atomic per element", kernels.count_kernel),
+        ("relaxed", kernels.relaxed_count_kernel),
+        ("histogram", kernels.histogram_kernel),
+    ):
+        z = torch.zeros(16, device="cuda", dtype=torch.int32)
+        call = partial(kernel[(len(x) // 1024,)], x, z, BINS=16, BLOCK=1024)
+        call()
+        if not torch.equal(z.long(), want):
+            raise RuntimeError(f"{name} counts wrong")
+        paths |= {(name, number): [call] for number in range(2)}
+    for (name, _), us in interleaved(paths, rounds=15).items():  # type: ignore[arg-type,var-annotated]
+        yield {"path": name, "us": round(us, 2), "date": provenance()["date"]}
+
+
 PARTS: Mapping[str, Callable[[], Iterator[Row]]] = {
     "lies": lies,
     "flights": flights,
     "waves": waves,
     "orders": orders,
     "persistent": persistent,
+    "counts": counts,
 }
 
 

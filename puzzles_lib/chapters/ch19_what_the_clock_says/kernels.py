@@ -165,6 +165,22 @@ def count_kernel(x_ptr, z_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def relaxed_count_kernel(x_ptr, z_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    """Count as `count_kernel` does, by atomics that don't wait for the stores before them."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
+    x = tl.load(x_ptr + offs)
+    tl.atomic_add(z_ptr + x % BINS, 1, sem="relaxed")
+
+
+@triton.jit
+def histogram_kernel(x_ptr, z_ptr, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    """Count as `count_kernel` does, by one atomic per program and bin."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]
+    counts = tl.histogram(tl.load(x_ptr + offs) % BINS, BINS)  # [BINS]
+    tl.atomic_add(z_ptr + tl.arange(0, BINS), counts)
+
+
+@triton.jit
 def powers_kernel(x_ptr, z_ptr, TURNS: tl.constexpr, BLOCK: tl.constexpr):
     """z = exp2(-exp2(-... x)), TURNS times: little memory traffic, much work for exp2's unit."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # [BLOCK]

@@ -41,14 +41,29 @@ _ALL_OF_IT = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "warps": 4, "stages":
 _NEARLY_ALL = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "warps": 8, "stages": 7}
 
 
+class Seen(SimpleNamespace):
+    """A configuration as a learner's rule sees it: blocks, ``warps`` and ``stages`` as attributes."""
+
+    def __getattr__(self, name: str) -> int:
+        __tracebackhide__ = True
+        why = ". A rule decides before anything is compiled or timed" if name in KNOWN + TIMED else ""
+        raise AttributeError(f"c has no {name}, only {', '.join(vars(self))}{why}")
+
+
 class Kept(NamedTuple):
-    """What a pruning leaves. left: how many configurations. ratio: the best of these to the best of all."""
+    """What a pruning leaves. left: how many configurations. ratio: the best of these to the best of all.
+
+    most: how many it may leave, if there is a limit.
+    """
 
     left: int
     ratio: float
+    most: int | None = None
 
     def __repr__(self) -> str:
         kept = f"{self.left} {'is' if self.left == 1 else 'are'} kept"
+        if self.most is not None and self.left > self.most:
+            kept += f", but the limit is {self.most}"
         if self.ratio == float("inf"):
             return f"{kept}, and none of them runs" if self.left else "none is kept"
         return f"{kept}; the best of them takes {self.ratio:.2f} times as long as the best of all"
@@ -127,24 +142,27 @@ class Sweep:
                 return each.us
         raise KeyError(f"{self.name} was not tried with {config}")
 
-    def kept(self, keep: Callable[[Any], object]) -> Kept | None:
+    def kept(self, keep: Callable[[Any], object], most: int | None = None) -> Kept | None:
         """Return what ``keep`` leaves of the configurations; None as long as ``keep`` returns None.
 
         keep: gets blocks, ``warps`` and ``stages`` as attributes, no times; returns True for what to time.
+        most: how many configurations it may leave, for the report.
         """
-        told = [keep(SimpleNamespace(**each.config)) for each in self.tried]
+        __tracebackhide__ = True
+        told = [keep(Seen(**each.config)) for each in self.tried]
         if all(each is None for each in told):
             return None
         left = [each for each, good in zip(self.tried, told, strict=True) if good]
         times = [each.us for each in left if each.us is not None]
-        return Kept(len(left), min(times) / self.best.us if times else float("inf"))
+        return Kept(len(left), min(times) / self.best.us if times else float("inf"), most)
 
     def judged(self, fits: Callable[[Any], object]) -> str | None:
         """Return a report that compares your ``fits`` with what ran; None as long as ``fits`` returns None.
 
         fits: gets blocks, ``warps`` and ``stages`` as attributes; returns True for what should run.
         """
-        told = [fits(SimpleNamespace(**each.config)) for each in self.tried]
+        __tracebackhide__ = True
+        told = [fits(Seen(**each.config)) for each in self.tried]
         if all(each is None for each in told):
             return None
         ran = [each.us is not None for each in self.tried]
@@ -164,9 +182,9 @@ class Sweep:
             bool(fit) == did or (did and _buffers(each.config) > FITS)
             for each, fit, did in zip(self.tried, told, ran, strict=True)
         )
-        if alike and sum(map(bool, told)) <= sum(ran) and fits(SimpleNamespace(**_ALL_OF_IT)):
+        if right and fits(Seen(**_ALL_OF_IT)):
             lines.append("a program with all 228 KiB fits according to you, but CUDA reserves 1 KiB of them")
-        elif right and not fits(SimpleNamespace(**_NEARLY_ALL)):
+        elif right and not fits(Seen(**_NEARLY_ALL)):
             lines.append(
                 "a program with 7 stages of 32 KiB doesn't fit according to you. It needs 224 KiB: "
                 "how many bytes are that?"
@@ -177,6 +195,8 @@ class Sweep:
                 "correct"
                 + (f": your line misses only the {left} that the next cell explains" if left else "")
             )
+        elif alike and (why := _misfit(self.tried, told)):
+            lines.append(f"not yet: {why}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -188,6 +208,30 @@ class Sweep:
 def _buffers(config: Mapping[str, int]) -> int:
     """Return the bytes of a bfloat16 matmul's stages."""
     return 2 * config["stages"] * (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
+
+
+_MISFITS: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
+    "your comparison is the wrong way round": lambda c: _buffers(c) > FITS,
+    "your line has no 2 for the bytes of a number": lambda c: _buffers(c) <= 2 * FITS,
+    "a number has 2 bytes here, not 4": lambda c: 2 * _buffers(c) <= FITS,
+    "every configuration fits according to you. A program holds `stages` tiles of each input, and every "
+    "number in them has 2 bytes": lambda c: True,
+    "no configuration fits according to you. Is your limit in KiB, but your sum in bytes?": lambda c: False,
+    "your line counts the tiles of x, but not those of y": lambda c: _one(c, "BLOCK_M") <= FITS,
+    "your line counts the tiles of y, but not those of x": lambda c: _one(c, "BLOCK_N") <= FITS,
+}
+"""What can be wrong with a line about shared memory, each with the configurations that fit then."""
+
+
+def _one(config: Mapping[str, int], rows: str) -> int:
+    """Return the bytes of one input's stages."""
+    return 2 * config["stages"] * config[rows] * config["BLOCK_K"]
+
+
+def _misfit(tried: Collection[Tried], told: Collection[object]) -> str:
+    """Return what is wrong with a line about shared memory; "" if it's something else."""
+    mine = [bool(fit) for fit in told]
+    return next((why for why, fits in _MISFITS.items() if mine == [fits(each.config) for each in tried]), "")
 
 
 @cache
@@ -213,9 +257,10 @@ def pruned(keep: Callable[[Any], object]) -> Pruned | None:
 
     keep: as in `Sweep.kept`. None as long as ``keep`` returns None.
     """
+    __tracebackhide__ = True
     shown = sweep("matmul", stages=(2, 3, 4)).kept(keep)
     new = sweep("matmul", "H100", stages=(5,)).kept(keep)
-    return None if shown is None else Pruned(*shown, *(new or (0, float("inf"))))
+    return None if shown is None else Pruned(*shown[:2], *(new or (0, float("inf")))[:2])
 
 
 # ---- waves
@@ -233,15 +278,26 @@ class _Text(str):
         return str(self)
 
 
+def _asked(asks: Callable[[int, int], object], name: str, *numbers: int) -> tuple[Any, str]:
+    """Return what a learner's function says of two numbers, or why it can't be judged."""
+    call = f"{name}({', '.join(map(str, numbers))})"
+    try:
+        said = asks(*numbers)
+    except Exception as error:
+        return None, f"not judged: {call} raised {type(error).__name__}: {' '.join(str(error).split()):.200}"
+    if said is None:
+        return None, "not solved yet"
+    if isinstance(said, bool) or not isinstance(said, Real):
+        return None, f"not judged: {call} is {said!r:.80}, not a number"
+    return said, ""
+
+
 def _use(used: Callable[[int, int], float | None]) -> Iterator[str]:
     wrong = ""
     for tiles, at_a_time in ((136, 132), (264, 132), (512, 132), (40, 132), (1000, 264)):
-        share = used(tiles, at_a_time)
-        if share is None:
-            yield "not solved yet"
-            return
-        if isinstance(share, bool) or not isinstance(share, Real):
-            yield f"not judged: used({tiles}, {at_a_time}) is {share!r:.80}, not a number"
+        share, why = _asked(used, "used", tiles, at_a_time)
+        if why:
+            yield why
             return
         yield f"{tiles} tiles, {at_a_time} at a time: used {float(share):.3g}"
         waves = math.ceil(tiles / at_a_time)
@@ -355,25 +411,78 @@ def roofs(at_least: Callable[[int, int], float | None]) -> str:
 
 
 def _roofs(at_least: Callable[[int, int], float | None]) -> Iterator[str]:
-    wrong = ""
+    wrong, lines, factors = "", [], set()
     for row in load(POINTS)["rows"]:
         name, case = row["puzzle"], Case(**row["case"])
         flops, moved = FLOP[name](case), least(_PUZZLES[name], case)
-        us = at_least(flops, moved)
-        if us is None:
-            yield "not solved yet"
-            return
-        if isinstance(us, bool) or not isinstance(us, Real):
-            yield f"not judged: at_least({flops}, {moved}) is {us!r:.80}, not a number"
+        us, why = _asked(at_least, "at_least", flops, moved)
+        if why:
+            yield why
             return
         kernel = name.replace("_", " ")
         words = f"{kernel}: {float(us):,.4g} µs at least, {row['us']:,.4g} recorded"
-        yield f"{words}, {us / row['us']:.0%} of your roof"
+        lines.append(f"{words}, {us / row['us']:.0%} of your roof")
         parts = flops / FLOPS * 1e6, moved / BYTES * 1e6
+        factors.add(round(math.log10(us / max(parts)), 2) if 0 < us < math.inf else 0.5)
         if not wrong and not abs(us - max(parts)) <= 0.01 * max(parts):  # also if us is NaN
             wrong = f"not yet: for the FLOP of {kernel} alone an H200 needs {parts[0]:,.4g} µs, "
             wrong += f"and for its bytes alone {parts[1]:,.4g} µs"
-            wrong += ". It can do both at once" if abs(us - sum(parts)) <= 0.01 * sum(parts) else ""
+            if abs(us - sum(parts)) <= 0.01 * sum(parts):
+                wrong += ". It can do both at once"
+            elif abs(us - min(parts)) <= 0.01 * min(parts):
+                wrong += ". The longer of the two counts"
+    if wrong and len(factors) == 1 and (power := factors.pop()) == round(power) != 0:
+        yield lines[0]
+        yield f"not yet: {_power(round(power))}"
+        return
+    yield from lines
+    yield wrong or "correct"
+
+
+def _power(power: int) -> str:
+    """Return what is wrong with times that are all off by the same power of ten."""
+    if power == -6:
+        return "your seven times are in seconds, but they should be in µs"
+    if power == -3:
+        return "your seven times are in ms, but they should be in µs"
+    off = f"{10 ** abs(power):,} times too {'large' if power > 0 else 'small'}"
+    return f"your seven times are all {off}. A tera is 1e12, and a second has 1e6 µs"
+
+
+# ---- an overlap
+
+LARGE = 8192
+"""M and N of the matmuls whose overlap is estimated."""
+
+
+def overlapped(k: int) -> tuple[int, int]:
+    """Return the FLOP of a bfloat16 matmul with M = N = 8192, and the bytes that must be moved."""
+    return 2 * LARGE**2 * k, 2 * (LARGE**2 + 2 * LARGE * k)
+
+
+def overlaps(gain: Callable[[int, int], float | None]) -> str:
+    """Return a report on ``gain(flops, moved)``, the most that an overlap of arithmetic and memory gains."""
+    return _Text("\n".join(_overlaps(gain)))
+
+
+def _overlaps(gain: Callable[[int, int], float | None]) -> Iterator[str]:
+    wrong = ""
+    for k in (128, 512, 8192):
+        flops, moved = overlapped(k)
+        times, why = _asked(gain, "gain", flops, moved)
+        if why:
+            yield why
+            return
+        yield f"K = {k}: at most {float(times):.2f} times as fast"
+        parts = flops / FLOPS * 1e6, moved / BYTES * 1e6
+        if not wrong and not abs(times - sum(parts) / max(parts)) <= 0.005 * times:  # also if it is NaN
+            wrong = f"not yet: with K = {k}, arithmetic takes {parts[0]:,.1f} µs, and memory {parts[1]:,.1f}"
+            if abs(times * sum(parts) / max(parts) - 1) <= 0.005:
+                wrong += ". Your ratio is upside down: a gain is more than 1"
+            elif times > 2:
+                wrong += ". Two things at a time can't be more than twice as fast as one after the other"
+            else:
+                wrong += ". How long do they take one after the other, and how long at the same time?"
     yield wrong or "correct"
 
 

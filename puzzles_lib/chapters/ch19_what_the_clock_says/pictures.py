@@ -1,6 +1,5 @@
 """Pictures for chapter 19."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -9,7 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from puzzles_lib.cache_model import banded
-from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import Point, Sweep, modelled, panels, points
+from puzzles_lib.chapters.ch19_what_the_clock_says.laboratory import (
+    LARGE,
+    Point,
+    Seen,
+    Sweep,
+    modelled,
+    overlapped,
+    panels,
+    points,
+)
 from puzzles_lib.drawing.colours import (
     BLUE,
     FAINT,
@@ -127,10 +135,10 @@ def _pairs(rows: Sequence[Mapping[str, Any]], about: str) -> Figure:
         most = max(row["first"], row["second"])
         label(ax, 4.5, y + 0.95, LIES[row["name"]], align="right")
         for place, which in enumerate(("first", "second")):
-            width = max(0.08, 5.4 * row[which] / most)
+            width = 5.4 * row[which] / most
             box(ax, 4.8, y + 0.95 * place, width, 0.8, color=(ORANGE, SKY)[place], linewidth=0.8)
             of = row[f"of_{which}"]
-            text = f"{_time(row[which])}: {LABELS.get(of, of)}"
+            text = f"{_time(row[which])}: {LABELS.get(of, of)}" + " (too short to draw)" * (width < 0.01)
             label(ax, 5.05 + width, y + 0.95 * place + 0.4, text, align="left")
         label(ax, 4.8, y + 2.35, WHY[row["name"]], align="left", weight="bold")
     label(ax, 0.2, 3.4 * len(rows) + 0.8, about, align="left", fontsize=9, color=FAINT)
@@ -138,29 +146,30 @@ def _pairs(rows: Sequence[Mapping[str, Any]], about: str) -> Figure:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]], about: str) -> Figure:
-    """Draw how many times too large or too small each misleading time is, on one axis."""
+    """Draw how many times too large or too small each misleading time is; bars past 2 are cut off."""
     rows = sorted(rows, key=lambda row: row["first"] / row["second"])
-    left, unit, high = 7.6, 1.15, 1.25  # the place of 1, of a factor of ten; of a row
-    figure, ax = new_sheet(18.4, high * len(rows) + 3.0)
+    left, unit, high = 4.6, 4.2, 1.25  # the place of 0, of 1; of a row
+    figure, ax = new_sheet(20.6, high * len(rows) + 3.0)
     bottom = 1.1 + high * len(rows)
-    for power, text in ((-2, "1/100"), (-1, "1/10"), (0, "1"), (1, "10"), (2, "100"), (4, "10,000")):
-        x = left + unit * power
-        ax.plot(
-            [x, x], [0.9, bottom], color=INK if power == 0 else LINE, linewidth=1.5 if power == 0 else 0.7
-        )
-        label(ax, x, bottom + 0.4, text, fontsize=9)
-    label(ax, left - 0.3, 0.5, "looks too fast", align="right", color=FAINT)
-    label(ax, left + 0.3, 0.5, "looks too slow", align="left", color=FAINT)
+    for tick in (0.0, 0.5, 1.0, 1.5, 2.0):
+        x, true = left + unit * tick, tick == 1
+        ax.plot([x, x], [0.9, bottom], color=INK if true else LINE, linewidth=1.5 if true else 0.7, zorder=0)
+        label(ax, x, bottom + 0.4, f"{tick:g}", fontsize=9)
+    label(ax, left + unit - 0.3, 0.5, "looks too fast", align="right", color=FAINT)
+    label(ax, left + unit + 0.3, 0.5, "looks too slow", align="left", color=FAINT)
     for number, row in enumerate(rows):
         y, times = 1.5 + high * number, row["first"] / row["second"]
-        x = left + unit * math.log10(times)
-        ax.plot([left, x], [y, y], color=ORANGE, linewidth=4)
-        ax.plot(x, y, "o", color=ORANGE, markeredgecolor=INK, markersize=8)
-        label(ax, 4.6, y, LIES[row["name"]], align="right")
-        text = f"{_time(row['first'])} instead of {_time(row['second'])}"
-        label(ax, 13.2, y - 0.25, text, align="left", behind=PAPER)
-        label(ax, 13.2, y + 0.3, CAUSES[row["name"]], align="left", fontsize=9, behind=PAPER)
-    label(ax, 9.2, bottom + 1.0, "misleading time / the one you wanted to know", fontsize=9)
+        begin, end = sorted((1.0, min(times, 2.15)))
+        box(ax, left + unit * begin, y - 0.3, unit * (end - begin), 0.6, color=ORANGE, linewidth=0.8)
+        if times > 2:  # cut off
+            box(ax, left + 1.9 * unit, y - 0.35, 0.16, 0.7, color=PAPER, linewidth=0)
+            label(ax, left + 2.15 * unit - 0.1, y, "▸", align="right", color=PAPER)
+        label(ax, left - 0.3, y, LIES[row["name"]], align="right")
+        size = f"{times:,.0f} times" if times > 2 else f"{times - 1:+.0%}".replace("-", "−")
+        text = f"{size}: {_time(row['first'])}, not {_time(row['second'])}"
+        label(ax, left + 2.3 * unit, y - 0.25, text, align="left")
+        label(ax, left + 2.3 * unit, y + 0.3, CAUSES[row["name"]], align="left", fontsize=9)
+    label(ax, left + unit, bottom + 1.0, "misleading time / the one you wanted to know", fontsize=9)
     label(ax, 0.2, bottom + 1.6, about, align="left", fontsize=9, color=FAINT)
     return figure
 
@@ -329,10 +338,13 @@ def tile_order(groups: Sequence[int] = (1, 4), wave: int = 8, side: int = 8) -> 
         label(ax, left + 0.55 * side, 1.1 * side + 2.7, f"all waves: {sum(touched)}", color=FAINT)
         told.append(f"{name}: {words}, all waves together {sum(touched)}")
     y = 1.1 * side + 3.6
-    for number in range(2):
-        box(ax, 0.4 + 9.9 * number, y, 0.5, 0.5, color=colors[number])
-        first = f"programs {wave * number} to {wave * (number + 1) - 1}: wave {number + 1}"
-        label(ax, 1.2 + 9.9 * number, y + 0.25, first, align="left", fontsize=9)
+    label(ax, 0.4, y + 0.25, "in both:", align="left", fontsize=9)
+    later = f"waves 3 to {side * side // wave}"
+    for number, name in enumerate(("wave 1: programs 0 to {}", "wave 2: programs {} to {}", later)):
+        x = 2.4 + 6.4 * number
+        box(ax, x, y, 0.5, 0.5, color=(*colors[:2], PAPER)[number])
+        ends = (wave - 1,) if number == 0 else (wave, 2 * wave - 1)
+        label(ax, x + 0.8, y + 0.25, name.format(*ends), align="left", fontsize=9)
     return Picture(
         figure,
         f"{side} x {side} tiles with the numbers of their programs; {wave} run at a time, the first two "
@@ -452,11 +464,26 @@ SHARES = {
 BRIEFLY = {"long_scoreboard": "memory", "mio_throttle": "full queue"}
 
 
+def _read(row: Mapping[str, Any]) -> float:
+    """Return how many times a profiled kernel reads its inputs from memory."""
+    return row["dram_read"] / LEAST[row["name"]]
+
+
+def _asked(row: Mapping[str, Any]) -> float:
+    """Return how many times a profiled kernel asks L2 for its inputs, by sectors of 32 bytes."""
+    return 32 * row["l2_read_sectors"] / LEAST[row["name"]]
+
+
+def _times(number: float) -> str:
+    """``"1.5"``, ``"125"``"""
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}"
+
+
 def compared(record: Record) -> Picture:
     """Draw the six profiles side by side. record: of bench "profiles"."""
     found = {row["name"]: row for row in record["rows"]}
     rows = [found[name] for name in SIX.values()]
-    figure, ax = new_sheet(19.4, 9.0)
+    figure, ax = new_sheet(19.4, 9.8)
     left, width, told = 4.9, 2.4, []
     for place, letter in enumerate(SIX):
         label(ax, left + (place + 0.5) * width, 0.6, letter, fontsize=13)
@@ -472,7 +499,8 @@ def compared(record: Record) -> Picture:
     first = [next(iter(row["stalls"].items())) for row in rows]
     facts = (
         ("main stall, of 100", [f"{BRIEFLY.get(why, why)}, {share:.0f}" for why, share in first]),
-        ("reads its inputs", [f"{row['dram_read'] / LEAST[row['name']]:.1f} times" for row in rows]),
+        ("reads its inputs", [f"{_times(_read(row))} times" for row in rows]),
+        ("asks L2 for them", [f"{_times(_asked(row))} times" for row in rows]),
         ("hits in L2", [f"{row['l2_hit']:.0f}%" for row in rows]),
         ("registers per thread", [f"{row['registers']:.0f}" for row in rows]),
         ("accesses that spill", [f"{row['spilling']:,.0f}" for row in rows]),
@@ -483,21 +511,20 @@ def compared(record: Record) -> Picture:
         for place, text in enumerate(texts):
             label(ax, left + (place + 0.5) * width, y, text, fontsize=9.5)
         told.append(f"{what}: {', '.join(texts)}")
-    label(ax, 0.2, 8.6, origin(record), align="left", fontsize=9, color=FAINT)
+    label(ax, 0.2, 9.4, origin(record), align="left", fontsize=9, color=FAINT)
     return Picture(figure, f"Profiles A to F, {origin(record)}. {'; '.join(told)}.")
 
 
-def cures(record: Record, names: Sequence[str] = ()) -> Picture:
-    """Draw what each profile shows, and what helps. names: which, the six unless given."""
+def cures(record: Record) -> Picture:
+    """Draw what each of the six profiles shows, and what helps. record: of bench "profiles"."""
     found = {row["name"]: row for row in record["rows"]}
     fewer = found["softmax, 16 warps"]
     rows, bands = (found[f"small tiles, group {group}"] for group in (1, 8))
-    read = {name: 32 * row["l2_read_sectors"] / LEAST[name] for name, row in found.items() if name in LEAST}
     words = {
         "row sum": ("sum", f"only {found['row sum']['occupancy']:.0f}% of all warps", "launch more programs"),
         "small tiles, group 1": (
             "rows",
-            f"reads its inputs {rows['dram_read'] / LEAST['small tiles, group 1']:.0f} times",
+            f"reads its inputs {_read(rows):.0f} times",
             "bands, so that programs share",
         ),
         "copy": ("copy", "memory is busy: it's at its roof", "move fewer bytes"),
@@ -509,42 +536,40 @@ def cures(record: Record, names: Sequence[str] = ()) -> Picture:
         ),
         "column copy": (
             "columns",
-            f"asks L2 for {read['column copy'] / read['copy']:.0f} times as much as the copy",
+            f"asks L2 for {_asked(found['column copy']) / _asked(found['copy']):.0f} times as much as C",
             "load rows, then transpose on chip",
         ),
         "small tiles, group 8": (
             "bands",
-            f"{bands['l2_hit']:.0f}% of its loads are in L2, but it makes as many as B",
+            f"asks L2 for its inputs {_asked(bands):.0f} times",
             "larger tiles: fewer loads",
         ),
-        "count, 16 bins": ("count", "all programs queue for 16 addresses", "tl.histogram, then add 16 sums"),
     }
-    names = names or list(SIX.values())
-    letters = {name: letter for letter, name in SIX.items()}
-    figure, ax = new_sheet(21.0, 0.95 * len(names) + 1.5)
+    figure, ax = new_sheet(21.0, 0.95 * len(SIX) + 1.5)
     for x, head in ((0.2, "kernel"), (3.8, "what stands out"), (12.2, "cure")):
         label(ax, x, 0.5, head, align="left", color=FAINT)
     told = []
-    for number, name in enumerate(names):
+    for number, (letter, name) in enumerate(SIX.items()):
         y = 1.5 + 0.95 * number
         ax.plot([0.2, 20.8], [y - 0.48] * 2, color=LINE, linewidth=0.8)
         what, why, cure = words[name]
-        label(ax, 0.2, y, f"{letters.get(name, '')}  {what}".strip(), align="left", weight="bold")
+        label(ax, 0.2, y, f"{letter}  {what}", align="left", weight="bold")
         label(ax, 3.8, y, why, align="left")
         label(ax, 12.2, y, cure, align="left")
-        told.append(f"{letters.get(name, '')} {what}: {why}: {cure}".strip())
+        told.append(f"{letter} {what}: {why}: {cure}")
     return Picture(figure, f"{'; '.join(told)}.")
 
 
 def profile(record: Record, letter: str, name: str = "") -> Picture:
     """Draw one of the six profiles, or another one by name. record: of bench "profiles"."""
     (row,) = [row for row in record["rows"] if row["name"] == (name or SIX[letter])]
-    figure, ax = new_sheet(19.4, 7.4)
+    figure, ax = new_sheet(19.4, 8.1)
     label(ax, 0.2, 0.7, f"profile {letter}" if not name else name, align="left", fontsize=13)
     facts = (
         ("time", _time(row["us"])),
         ("memory, busy", f"{row['dram_busy']:.0f}%"),
-        ("read from memory", f"{row['dram_read'] / LEAST[row['name']]:.1f} x the inputs"),
+        ("read from memory", f"{_times(_read(row))} x the inputs"),
+        ("asked of L2", f"{_times(_asked(row))} x the inputs"),
         ("hits in L2", f"{row['l2_hit']:.0f}%"),
         ("tensor cores, busy", f"{row['tensor_busy']:.0f}%"),
         ("exp2's unit, busy", f"{row['xu_busy']:.0f}%"),
@@ -619,9 +644,7 @@ def sweep(swept: Sweep, keep: Callable[[Any], object] | None = None) -> Picture:
 
 def swept_keeps(keep: Callable[[Any], object], each: Any) -> bool:
     """Return whether a pruning keeps a configuration."""
-    from types import SimpleNamespace
-
-    return bool(keep(SimpleNamespace(**each.config)))
+    return bool(keep(Seen(**each.config)))
 
 
 def twice(swept: Sweep, most: int = 40) -> Picture:
@@ -659,46 +682,81 @@ def twice(swept: Sweep, most: int = 40) -> Picture:
 # ---- persistent
 
 
-def persistent(record: Record) -> Picture:
-    """Draw the speedup of other matmuls over a plain one, by size, as a table. record: of bench "clock"."""
+def persistent(record: Record, gain: Callable[[float, float], float | None] | None = None) -> Picture:
+    """Draw how many times as fast as a plain matmul others are, by K. record: of bench "clock".
+
+    gain: a learner's, the most that an overlap of so many FLOP and bytes can gain.
+    """
     looks = {
-        "descriptors": "descriptors",
-        "persistent": "descriptors,\nloop",
-        "persistent, flattened": "descriptors,\nflattened loop",
-        "cuBLAS": "cuBLAS",
+        "descriptors": ("descriptors", PALE_ORANGE),
+        "persistent": ("descriptors, loop", ORANGE),
+        "persistent, flattened": ("descriptors, flattened loop", SKY),
+        "cuBLAS": ("cuBLAS", MIST),
     }
-    cases = list(dict.fromkeys(row["case"] for row in record["persistent"]))
+    cases = ("8192x8192x128", "8192x8192x512", "8192x8192x8192", "512x512x512")
     us = {(row["case"], row["path"]): row["us"] for row in record["persistent"]}
-    figure, ax = new_sheet(19.4, 0.95 * len(cases) + 3.8)
-    left, width, told = 5.4, 3.4, []
-    label(ax, 0.2, 1.2, "M × N × K", align="left", color=FAINT)
-    for number, name in enumerate(looks.values()):
-        label(ax, left + (number + 0.5) * width, 1.2, name)
-    for number, case in enumerate(cases):
-        y = 2.2 + 0.95 * number
-        ratios = [us[case, "plain"] / us[case, path] for path in looks]
-        label(ax, 0.2, y + 0.42, case.replace("x", " × "), align="left")
-        fills = [SKY if each > 1.05 else PALE_ORANGE if each < 0.95 else PALE for each in ratios]
-        cells(ax, [f"{each:.2f}" for each in ratios], x=left, y=y, width=width, height=0.85, colors=fills)
-        names = (name.replace("\n", " ") for name in looks.values())
-        told.append(f"{case}: " + ", ".join(f"{n} {r:.2f}" for n, r in zip(names, ratios, strict=True)))
-    y = 2.7 + 0.95 * len(cases)
-    label(
-        ax,
-        left,
-        y,
-        "1.25: 1.25 times as fast as a plain matmul; blue: over 5% faster, orange: over 5% slower",
-        align="left",
-        fontsize=9,
-    )
-    label(ax, 0.2, y + 0.7, origin(record), align="left", fontsize=9, color=FAINT)
+    figure = new_figure(8.0, 4.0)
+    ax = figure.subplots()
+    told, step = [], 0.21
+    for place, case in enumerate(cases):
+        ratios = {path: us[case, "plain"] / us[case, path] for path in looks}
+        for number, (path, (name, color)) in enumerate(looks.items()):
+            x = place + (number - 1.5) * step
+            ax.bar(x, ratios[path] - 1, step, 1, color=color, edgecolor=INK, linewidth=0.5, label=name)
+            inside = ratios[path] > 1.1  # no label on a line of `gain`
+            y = ratios[path] - 0.05 if inside else max(1, ratios[path]) + 0.015
+            label(ax, x, y, f"{ratios[path]:.2f}", align="baseline", fontsize=9)
+        told.append(
+            f"{case}: " + ", ".join(f"{name} {ratios[path]:.2f}" for path, (name, _) in looks.items())
+        )
+        *sizes, k = (int(size) for size in case.split("x"))
+        most = gain(*overlapped(k)) if gain and sizes[0] == LARGE else None
+        if isinstance(most, Real):
+            ends = [place - 2 * step, place + 2 * step]
+            ax.plot(ends, [most] * 2, color=VERMILLION, linestyle="--", linewidth=1.3, label="your gain")
+            told.append(f"your gain there is {most:.2f}")
+    ax.axhline(1, color=INK, linewidth=0.8)
+    names = [f"K = {case.split('x')[2]}" for case in cases[:3]]
+    ax.set_xticks(range(4), [*names, "512 × 512 × 512"])
+    ax.set_ylim(0.7, 1.65)
+    _plain(ax, "M = N = 8192, and one small matmul", "times as fast as plain")
+    _legend(figure, ax, 3)
+    figure.suptitle(origin(record), fontsize=9, color=FAINT)
     return Picture(figure, f"How many times as fast as a plain matmul, {origin(record)}. {'; '.join(told)}.")
+
+
+# ---- atomics
+
+
+def counts(record: Record) -> Picture:
+    """Draw the times of three ways to count, each timed twice. record: of bench "clock"."""
+    rows = record["counts"]
+    looks = {
+        "an atomic per element": "an atomic per element",
+        "relaxed": 'the same with sem="relaxed"',
+        "histogram": "tl.histogram, then 16 atomics",
+    }
+    about = origin({**record, "date": rows[0]["date"]})
+    most, told = max(row["us"] for row in rows), []
+    figure, ax = new_sheet(18.4, 1.1 * len(looks) + 1.4)
+    for number, (path, words) in enumerate(looks.items()):
+        y = 0.3 + 1.1 * number
+        times = [row["us"] for row in rows if row["path"] == path]
+        mean = sum(times) / len(times)
+        box(ax, 6.8, y, 6.4 * mean / most, 0.8, color=SKY, linewidth=0.8)
+        text = " and ".join(f"{each:,.0f}" if each >= 100 else f"{each:.1f}" for each in times)
+        label(ax, 6.5, y + 0.4, words, align="right")
+        label(ax, 7.1 + 6.4 * mean / most, y + 0.4, f"{text} µs", align="left")
+        told.append(f"{words}: {text} µs")
+    label(ax, 0.2, 1.1 * len(looks) + 0.9, about, align="left", fontsize=9, color=FAINT)
+    return Picture(figure, f"Three ways to count, each timed twice, {about}. {'; '.join(told)}.")
 
 
 __all__ = [
     "LIES",
     "SIX",
     "compared",
+    "counts",
     "cures",
     "fetched",
     "flights",

@@ -112,15 +112,6 @@ def _tuned() -> int:
     return 3 * (2 * 10 + 1)
 
 
-def _pays() -> int:
-    us = {(row["case"], row["path"]): row["us"] for row in load(CLOCK)["persistent"]}
-    gain = {
-        k: us[f"8192x8192x{k}", "plain"] / us[f"8192x8192x{k}", "persistent, flattened"]
-        for k in (128, 512, 8192)
-    }
-    return max(gain, key=gain.get)
-
-
 QUESTIONS = (
     Question(
         id="ch19-q1",
@@ -192,7 +183,7 @@ QUESTIONS = (
             else "shared memory"
         ),
         kind=str,
-        nudge="Double the registers, then double the shared memory. Which is more than a multiprocessor has?",
+        nudge="Double the registers, then the shared memory. Compare each with what a multiprocessor has.",
     ),
     Question(
         id="ch19-q7",
@@ -378,16 +369,20 @@ QUESTIONS = (
         nudge="What's in z just before the real launch? The kernel adds 3 to it.",
     ),
     Question(
-        id="ch19-q18",
-        asks="Persistent programs at M = N = 8192: at which K do they gain the most, 128, 512 or 8192?",
-        right=_pays,
+        id="ch19-q22",
+        asks="Each program counts its 1024 elements in 16 bins with tl.histogram, then adds the 16 sums. By "
+        "which factor are there fewer atomics?",
+        right=lambda: 1024 // 16,
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == 8192,
-                "At 8192 a tile's loop is long, and what comes before and after it hardly counts.",
+                lambda v, r: v == 1024,
+                "1024 would leave one atomic per program. How many sums does each program add?",
+            ),
+            Nudge(
+                lambda v, r: v == 16, "16 is how many atomics a program makes now. How many was it before?"
             ),
         ),
-        nudge="What does a persistent program save, and how often?",
+        nudge="How many atomics does a program make for 1024 elements now, and how many with 16 sums?",
     ),
 )
