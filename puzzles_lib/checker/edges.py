@@ -102,8 +102,8 @@ def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, c
 
 
 def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument) -> str:
-    last = int(numbers.max())
-    lanes = f"{noun} {size}" if last == size else f"{noun}s {size} to {last}"
+    first, last = int(numbers.min()), int(numbers.max())
+    lanes = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     has = f"{dim} = {size}" if dim != str(size) else dim
     return f"lanes for {lanes} are on, but {argument.name} has {has} {noun}{'s' * (size != 1)}"
 
