@@ -1,7 +1,7 @@
 """A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and fixed."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +54,12 @@ class Patient:
         return self.slip.puzzle
 
 
-def cause(slip: Mistake, right: str, wards: Collection[str], **why_not: str) -> Question:
+def cause(slip: Mistake, right: str, wards: Sequence[str], **why_not: str) -> Question:
     """Return the question for a row of the map, and for the cause: one of the notebook's four sentences.
 
-    right: its letter. wards: of `WARDS`, those that fit the report. why_not: for each other letter, what in
-    the report speaks against it. A wrong row is replied to first, so letters can't be tried without it.
+    right: its letter. wards: of `WARDS`, those that fit the report, the best one first. why_not: for each
+    other letter, what in the report speaks against it. A wrong row is replied to first, so that trying all
+    letters doesn't find the cause.
 
     Raises ValueError if a letter has no reply, or if a ward isn't on the map.
     """
@@ -66,11 +67,11 @@ def cause(slip: Mistake, right: str, wards: Collection[str], **why_not: str) -> 
         raise ValueError(f"{slip.name}: replies to {', '.join(why_not)}, but {right!r} is the cause")
     if not wards or not set(wards) <= set(WARDS):
         raise ValueError(f"{slip.name}: each ward must be one of {', '.join(WARDS)}, but they are {wards!r}")
-    rows = [row for row, ward in enumerate(WARDS) if ward in wards]
+    rows = [list(WARDS).index(ward) for ward in wards]
     size, form = 2, "Answer with a pair: a row of the map, 0 to 4, and a letter, 'a' to 'd'."
 
     def is_form(value: tuple) -> bool:
-        return len(value) == size and value[0] in range(len(WARDS)) and value[1] in _LETTERS
+        return len(value) == size and value[0] in range(len(WARDS)) and value[1] in tuple(_LETTERS)
 
     return Question(
         id=f"ch20-q{slip.puzzle.number}",

@@ -71,7 +71,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "d",
-        ("elements", "runs"),
+        ("runs", "elements"),
         a="Compare a wrong number with a correct one: by the report, both are normalized, so both "
         "have the same "
         "`rstd`. What's missing in the wrong one?",

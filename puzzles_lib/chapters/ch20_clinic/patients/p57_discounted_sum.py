@@ -73,7 +73,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        ("elements", "parts"),
+        ("parts", "elements"),
         a="Compare the report's two lists: which is the first result that differs?",
         b="Test this with powers of 2: run x = 1, 0, 0, 0, whose results are all exact. Are they correct?",
         d="Test this without such lanes: run a row of 4 numbers with BLOCK_N=4. Is the third result "

@@ -55,7 +55,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "a",
-        ("elements", "runs"),
+        ("runs", "elements"),
         b="That may well be. But test it against all of the report: with 512 in the list, too, 32 "
         "computed less. Why was the result correct then?",
         c="Which is the first column that's never written, as `check` shows? Is that where the mask ends?",
