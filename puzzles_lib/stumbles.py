@@ -14,6 +14,9 @@ HELP = {
         "A cell that begins with %%time hides its text, which Triton needs to compile a kernel. Take %%time "
         "out of the kernel's cell, and time a call in a cell of its own: %time check(kernel, PUZZLE)."
     ),
+    "@triton.jit'd outside of the scope of a kernel": (
+        "A launch needs its grid, in brackets between the kernel's name and the arguments: kernel[grid](...)."
+    ),
     "0 active drivers": (
         "kernel[grid](...) needs a GPU, and there is none here. Without a GPU, check(kernel, PUZZLE) tries "
         "your kernel on the puzzle's cases, and run(kernel, PUZZLE, x=...) runs it on your own tensors."

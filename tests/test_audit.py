@@ -318,6 +318,28 @@ def test_results_are_found_in_what_is_returned(of):
     assert finding.verdict.kind == "values"
 
 
+def test_a_reference_that_is_not_finished_is_compared_with_nothing():
+    report = audit(scaled, X, like=lambda x: ..., guard=QUICK)
+    assert report.ok and not report.compared
+    assert "not compared, because the reference returns ..., so it isn't finished" in str(report)
+
+
+def test_if_all_values_differ_the_reference_is_doubted():
+    """And only then: a kernel that is wrong in some elements has a reference that knows the others."""
+    doubt = "so the reference may be wrong as well"
+    assert doubt in str(audit(scaled, X, like=lambda x: x - 9, guard=QUICK))
+    half = audit(scaled, X, like=lambda x: torch.where(torch.arange(len(x)) % 2 == 0, 2 * x, -9.0))
+    assert not half.ok and doubt not in str(half)
+
+
+def test_a_reference_that_fails_is_shown_without_the_librarys_frames():
+    with pytest.raises(ValueError) as shown:
+        audit(scaled, X, like=lambda x: x.nothing)
+    page = "\n".join(shown.value._render_traceback_())
+    assert page.startswith("ValueError: audit: the reference raises AttributeError")
+    assert "puzzles_lib" not in page and "like=lambda x: x.nothing" in page
+
+
 def test_results_that_are_not_found_are_a_note():
     assert "inside objects of other classes" in str(audit(hidden, X, guard=QUICK))
 

@@ -321,6 +321,21 @@ def test_an_axis_that_a_mask_leaves_out_is_named_and_the_constant_that_lets_it()
     )
 
 
+def too_many_tiles(x):
+    z = torch.empty_like(x)
+    M, N = x.shape
+    tile_kernel[(4,)](x, z, M, N, z.stride(0), EVEN_M=True, BM=16, BN=32)
+    return z
+
+
+def test_a_program_without_an_element_is_a_reason_to_doubt_the_grid_first():
+    finding = only(audit(too_many_tiles, torch.ones(32, 30), guard=QUICK))
+    assert finding.verdict.diagnosis.startswith(
+        "lanes for rows 32 to 47 are on, but Z has M = 32 rows; this program has no element at all, so check "
+        "the grid and the order of the arguments. If they're right, compare the rows with M in the mask"
+    )
+
+
 @triton.jit
 def rows_kernel(X, Z, stride_x, stride_z, N, BLOCK: tl.constexpr):
     row = tl.program_id(0)

@@ -24,6 +24,7 @@ from puzzles_lib.chapters.ch20_clinic.kernels import doubled_kernel
 from puzzles_lib.chapters.ch20_clinic.patient import WARDS, Patient, cause
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.chapters.ch20_clinic.patients.p59_attended import STEP
+from puzzles_lib.chapters.ch20_clinic.pictures import SYMPTOMS
 from puzzles_lib.checker import examine
 from puzzles_lib.checking import check
 from puzzles_lib.grading.handed_in import Notebook
@@ -96,11 +97,27 @@ def test_its_cause_is_not_told_before_it_is_looked_for(number, words):
 
 
 def test_the_cases_come_in_the_puzzles_order_and_the_kernel_before_its_cause():
-    ids = [id for id in cells() if re.fullmatch(r"(p\d\d-report|q\d\d|p\d\d-kernel)", id)]
+    ids = [id for id in cells() if re.fullmatch(r"(p\d\d-report|q[4-6]\d|p\d\d-kernel)", id)]
     numbers = [patient.puzzle.number for patient in PATIENTS]
     assert ids == [id for n in numbers for id in (f"p{n}-report", f"p{n}-kernel", f"q{n}")]
-    wards = [patient.ward for patient in PATIENTS]
-    assert list(dict.fromkeys(wards)) == [ward for ward, _ in itertools.groupby(wards)] == list(WARDS)
+
+
+def test_neither_the_order_nor_a_heading_gives_away_where_to_look():
+    rows = [patient.question.right()[0] for patient in PATIENTS]
+    assert set(rows) == set(range(len(WARDS))) and all(a != b for a, b in itertools.pairwise(rows))
+    headings = re.findall(r"^#+ .*", "\n".join(cells().values()), re.MULTILINE)
+    assert not [heading for heading in headings if re.search(r"\bPart \d|\brow\b \d", heading)]
+    table = re.findall(r"^\| (\d) \|.*\| ([\d, ]+) \|$", cells()["summary"], re.MULTILINE)
+    told = {number: int(row) for row, numbers in table for number in numbers.split(", ")}
+    for patient in PATIENTS:
+        letter = patient.question.right()[1]
+        assert judge(patient.question, (told[patient.puzzle.number], letter)).ok
+
+
+def test_the_rows_of_the_map_are_numbered_as_it_draws_them():
+    assert len(SYMPTOMS) == len(WARDS)
+    for row, reply in enumerate(WARDS.values()):
+        assert reply.startswith(f"Row {row} ")
 
 
 def test_the_map_with_its_causes_has_each_case_once():
@@ -114,19 +131,43 @@ def test_the_map_with_its_causes_has_each_case_once():
 def test_four_sentences_are_offered_and_three_have_a_reply(patient):
     question, offered = patient.question, cells()[f"q{patient.puzzle.number}-ask"]
     assert re.findall(r"^- \*\*(\w)\*\*: [^\n]+\.$", offered, re.MULTILINE) == list("abcd")
-    replies = [judge(question, letter) for letter in "abcd"]
-    assert [reply.ok for reply in replies].count(True) == 1 and judge(question, question.right().upper()).ok
-    assert len({reply.words for reply in replies}) == 4 and judge(question, "e").words == question.nudge
+    row, right = question.right()
+    replies = [judge(question, (row, letter)) for letter in "abcd"]
+    assert [reply.ok for reply in replies].count(True) == 1 and judge(question, (row, right.upper())).ok
+    assert len({reply.words for reply in replies}) == 4
+    assert '(4, "a")' in offered and not judge(question, (4, "a")).ok
+
+
+@patients
+def test_a_wrong_row_is_replied_to_whatever_the_letter_is(patient):
+    """So that trying all letters doesn't find the cause."""
+    question = patient.question
+    row, right = question.right()
+    fitting = [n for n in range(len(WARDS)) if judge(question, (n, right)).ok]
+    assert row in fitting and len(fitting) < 3
+    for n in set(range(len(WARDS))) - set(fitting):
+        assert {judge(question, (n, letter)).words for letter in "abcd"} == {list(WARDS.values())[n]}
+
+
+@pytest.mark.parametrize("value", [(), (1,), ("c", 1), (7, "c"), (1, "e"), (1, "c", 2), (1, "")])
+def test_what_is_no_row_and_letter_is_told_the_form(value):
+    assert judge(PATIENTS[0].question, value).words == PATIENTS[0].question.nudge
 
 
 def test_no_letter_is_the_cause_of_most():
-    rights = [patient.question.right() for patient in PATIENTS]
+    rights = [patient.question.right()[1] for patient in PATIENTS]
     assert set(rights) == set("abcd") and max(map(rights.count, rights)) <= 4
 
 
 def test_a_letter_without_a_reply_is_refused():
     with pytest.raises(ValueError, match="replies to a, b, but 'c' is the cause"):
-        cause(PATIENTS[0].slip, "c", a="No.", b="No.")
+        cause(PATIENTS[0].slip, "c", ("runs",), a="No.", b="No.")
+
+
+@pytest.mark.parametrize("wards", [(), ("heart",)])
+def test_a_ward_that_is_not_on_the_map_is_refused(wards):
+    with pytest.raises(ValueError, match="must be one of elements, values"):
+        cause(PATIENTS[0].slip, "c", wards, a="No.", b="No.", d="No.")
 
 
 @patients
@@ -134,7 +175,8 @@ def test_a_change_is_judged_once_the_cause_is_said(patient, state_dir):
     (state_dir / "progress.json").unlink()
     name, question = patient.puzzle.name, patient.question
     assert as_reported(question.id) in check(kernel_of(name, HANDED_OUT), patient.puzzle).notes
-    answer(question.id, "abcd".replace(question.right(), "")[0])
+    row, right = question.right()
+    answer(question.id, (row, "abcd".replace(right, "")[0]))
     report = check(solutions()[name], patient.puzzle)
     assert not report.ok and "your change isn't judged yet" in str(report)
     assert f'say the cause first, by answer("{question.id}", ...)' in str(report)
@@ -210,7 +252,6 @@ def test_no_two_have_one_thread():
     "change, message",
     [
         ({"thread": "https://github.com/triton-lang/triton"}, "must be an issue on GitHub"),
-        ({"ward": "heart"}, "must be one of elements, values"),
         ({"slip": dataclasses.replace(PATIENTS[0].slip, name="other")}, "broken_by is"),
         ({"question": PATIENTS[-1].question}, "its question is ch20-q"),
     ],

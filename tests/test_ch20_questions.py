@@ -12,7 +12,7 @@ from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch20_clinic.patients import PATIENTS
 from puzzles_lib.source import define
 
-MINE = {id: question for id, question in questions().items() if re.fullmatch(r"ch20-q\d", id)}
+MINE = {id: question for id, question in questions().items() if re.fullmatch(r"ch20-q1?\d", id)}
 
 RIGHT = {
     "ch20-q1": (3, 2, 0),
@@ -24,6 +24,11 @@ RIGHT = {
     "ch20-q7": 31,
     "ch20-q8": 8192,
     "ch20-q9": (1, 8),
+    "ch20-q10": 33,
+    "ch20-q11": (300, 256, 32),
+    "ch20-q12": 10,
+    "ch20-q13": (4.25, 4.5),
+    "ch20-q14": {6, 7, 8, 9},
 }
 
 # What learners may think, with a word of what they must read.
@@ -73,6 +78,24 @@ MISTAKES = [
     ("ch20-q9", (1, 9), "try larger ones"),
     ("ch20-q9", (2, 8), "try smaller ones"),
     ("ch20-q9", (2, 9), "for their neighbors"),
+    ("ch20-q10", 5, "in the first block"),
+    ("ch20-q10", 32, "is its first result different"),
+    ("ch20-q10", 64, "counted from 0"),
+    ("ch20-q11", (300, 256), "three numbers"),
+    ("ch20-q11", (512, 256, 32), "turns off all lanes"),
+    ("ch20-q11", (300, 300, 300), "goes on after one block"),
+    ("ch20-q11", (300, 256, 300), "Which numbers does"),
+    ("ch20-q12", 23, "what a float32 can hold"),
+    ("ch20-q12", 9, "isn't the largest"),
+    ("ch20-q12", 11, "for which it isn't exact"),
+    ("ch20-q12", 16, "for k from 1 to"),
+    ("ch20-q13", (4.25,), "two numbers"),
+    ("ch20-q13", (4.5, 4.25), "the other way round"),
+    ("ch20-q13", (4.25, 4.25), "join 2 and 3"),
+    ("ch20-q13", (6, 6), "joins two pairs"),
+    ("ch20-q14", set(range(10)), "Which ones again"),
+    ("ch20-q14", {6, 7}, "there are more"),
+    ("ch20-q14", {0, 1}, "Which offsets come twice"),
 ]
 
 
@@ -148,3 +171,34 @@ def test_an_input_is_accepted_if_the_kernel_is_wrong_for_it_and_for_none_smaller
 
 def test_every_question_for_an_input_is_tried():
     assert {number for number, question in ASKED.items() if question.same} == set(GIVEN)
+
+
+def reported(number: str) -> object:
+    puzzle = PUZZLES[number]
+    return define(kernel_cells("notebooks")[puzzle.name], f"<{puzzle.name} in the clinic>")
+
+
+def test_the_first_stripe_is_where_the_question_has_it():
+    x = torch.full((128,), 0.5)
+    z, whole = (
+        run(reported("60"), PUZZLES["60"], x=x, SEED=7, BLOCK_N=BLOCK_N).clone() for BLOCK_N in (32, 128)
+    )
+    assert int((z != whole).nonzero()[0]) == RIGHT["ch20-q10"]
+
+
+def test_the_products_are_exact_up_to_the_bit_that_is_asked_for():
+    exact = []
+    for k in range(1, 24):
+        x = torch.full((16, 16), 1 + 2.0**-k)
+        z = run(reported("55"), PUZZLES["55"], x=x, y=torch.eye(16), BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
+        exact.append(torch.equal(z, x))
+    assert exact == [k <= RIGHT["ch20-q12"] for k in range(1, 24)]
+
+
+def test_the_reported_function_joins_three_numbers_in_two_ways():
+    source = kernel_cells("notebooks")["discounted_sum"]
+    scope: dict = {}
+    exec(source[source.index("def then") : source.index("@triton.jit", 20)], scope)
+    then = scope["then"]
+    one, two, three = (0.5, 1), (0.5, 2), (0.5, 3)
+    assert (then(*then(*one, *two), *three)[1], then(*one, *then(*two, *three))[1]) == RIGHT["ch20-q13"]

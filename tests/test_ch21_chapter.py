@@ -27,7 +27,7 @@ MASTER = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_versi
 CELLS = {cell.id: cell.source for cell in MASTER.cells}
 NO_SIZES = Guard(sizes=False)
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
-DEFINE = ("norm", "copy-wrapper", "copy-mend", "like", "loss", "order-mend", "own")  # cells
+DEFINE = ("norm", "copy-wrapper", "copy-mend", "like", "loss", "norm-refuses", "order-mend", "own")  # cells
 
 DRAW = torch.Generator().manual_seed(0)
 ROWS = torch.randn(5, 100, generator=DRAW)
@@ -112,6 +112,39 @@ def test_hard_inputs_name_the_cause(name, wanted):
     said = found(audit(getattr(library, name), *args, like=like, hard=True, guard=NO_SIZES))
     assert list(said) == list(wanted)
     assert all(re.match(wanted[on], said[on]) for on in said), said
+
+
+def test_hard_inputs_change_the_layout_of_what_a_kernel_overwrites():
+    """As the notebook says of the norm, which takes it for granted that its tensors are contiguous."""
+    args, _ = CALLS["add_rms_norm"]
+    said = found(audit(library.add_rms_norm, *args, hard=True, guard=NO_SIZES))
+    assert list(said) == ["x: padded rows", "residual: padded rows"]
+    assert "also for tensors that a kernel overwrites" in CELLS["suite-table"]
+    guard = Guard(sizes=False, contiguous=("x", "residual"))
+    assert audit(library.add_rms_norm, *args, hard=True, guard=guard).ok
+
+
+def test_the_norm_of_the_chapters_end_refuses_them(mine):
+    args, _ = CALLS["add_rms_norm"]
+    report = audit(mine.add_rms_norm, *args, hard=True, guard=NO_SIZES)
+    refused = [each for each in report.unjudged if "padded rows: the function raises AssertionError" in each]
+    assert report.ok and len(refused) == 2, str(report)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_a_wrong_launch_is_not_blamed_on_the_mask(turn):
+    """Swapped pointers, or swapped axes of the grid: the kernel is all right with these 16 tokens."""
+    pages = torch.randn(6, PAGE, D)
+
+    def launched(pages, table, T):
+        out = pages.new_empty(T, D)
+        grid = (triton.cdiv(D, 32), triton.cdiv(T, PAGE)) if turn else (triton.cdiv(T, PAGE), 4)
+        given = (out, pages) if turn else (pages, out)
+        draft.copy_kernel[grid](*given, table, T, D, PAGE=PAGE, BLOCK_D=32)
+        return out
+
+    (first, *_) = audit(launched, pages, TABLE, 16, guard=NO_SIZES).findings
+    assert "check the grid and the order of the arguments" in first.verdict.diagnosis
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "argmax"])
@@ -282,6 +315,8 @@ MISTAKES = [
     ("ch21-q1", 22_817_028, "the last one"),
     ("ch21-q1", 2_281_702_700, "That's the offset"),
     ("ch21-q1", 3, "pretends"),
+    ("ch21-q1", 21_474_836, "The report's offset is larger"),
+    ("ch21-q1", 21_474_837, "The report's offset is larger"),
     ("ch21-q1", 100, "Divide"),
     ("ch21-q2", (4, 3), "counts pages"),
     ("ch21-q2", (2, 4), "Round up"),

@@ -50,6 +50,12 @@ def test_a_launch_without_a_gpu_is_helped(shell, capsys):
     assert capsys.readouterr().err.splitlines()[-1].startswith("kernel[grid](...) needs a GPU")
 
 
+def test_a_launch_without_a_grid_is_helped(shell, capsys):
+    assert shell.run_cell(KERNEL, store_history=True).success
+    shell.run_cell("kernel(torch.zeros(1))", store_history=True)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("A launch needs its grid, in brackets")
+
+
 @pytest.mark.parametrize("line", ["1", "1 / 0", "1 +"])
 def test_nothing_else_is_commented(shell, capsys, line):
     shell.run_cell(line, store_history=True)

@@ -39,6 +39,7 @@ from puzzles_lib.auditor.origins import Origins
 from puzzles_lib.auditor.reference import (
     TooSlow,
     Uncomparable,
+    Unfinished,
     Wanted,
     Wrong,
     cloned,
@@ -59,6 +60,7 @@ from puzzles_lib.auditor.unwritten import which, why_unwritten
 from puzzles_lib.checker.expected import FLOAT32_ROUNDOFF
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.dtypes import of_torch
+from puzzles_lib.stumbles import sentence_first
 
 __all__ = ["AuditReport", "Finding", "Guard", "LaunchResult", "audit", "audited"]
 
@@ -277,6 +279,16 @@ def _left_out(
     return "; ".join(filter(None, (text, why)))
 
 
+def _or_the_reference(finding: Finding, wrong: Verdict, ran: _Ran) -> Finding:
+    """Return a finding with a doubt about the reference, if all values differ and there's no other reason."""
+    verdict = finding.verdict
+    count = ran.results[wrong.result].numel() if isinstance(wrong, Wrong) else 0
+    if count < 2 or not isinstance(wrong, Wrong) or len(wrong.wrong) < count or verdict.diagnosis:
+        return finding
+    told = "all of them differ, so the reference may be wrong as well"
+    return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=told))
+
+
 class _Call:
     """One audited call, with its own inputs and with others."""
 
@@ -400,6 +412,10 @@ class _Call:
         try:
             seconds = self.guard.seconds if lacks else math.inf
             want = self._wanted(self.args, self.kwargs, ran.coarsest, seconds)
+        except Unfinished as error:
+            report.unjudged.append(f"values: not compared, because {error}")
+            self.like = None
+            return
         except TooSlow as error:
             report.unjudged.append(f"values: not compared, because not all programs ran, and {error}")
             return
@@ -410,10 +426,10 @@ class _Call:
         try:
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=ran.where)
         except Uncomparable as error:
-            raise ValueError(f"audit: {error}") from None
+            raise sentence_first(ValueError(f"audit: {error}")) from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(ran.finding(verdict, report))
+            report.findings.append(_or_the_reference(ran.finding(verdict, report), verdict, ran))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -436,8 +452,11 @@ class _Call:
         try:
             want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
             verdict = compare(ran.results, want, ran.coarsest, self.allowance, False, where=where)
+        except Unfinished as error:
+            report.unjudged.append(f"values: not compared, because {error}")
+            return
         except Uncomparable as error:
-            raise ValueError(f"audit: {error}") from None
+            raise sentence_first(ValueError(f"audit: {error}")) from None
         if verdict:
             report.findings.append(ran.finding(verdict, report))
 
@@ -596,7 +615,7 @@ class _Call:
         try:
             return wanted(self.like, args, kwargs, coarsest, self.in_place, seconds)
         except Uncomparable as error:
-            raise ValueError(f"audit: {error}") from error
+            raise sentence_first(ValueError(f"audit: {error}")) from error
 
     def _in_reverse(self, want: Wanted, coarsest: float) -> Verdict | None:
         """The verdict on a call whose programs run from the last to the first."""

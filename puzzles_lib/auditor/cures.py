@@ -12,13 +12,16 @@ import torch
 from puzzles_lib import compiler
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.shared import bad_index
-from puzzles_lib.checker.edges import past_an_edge
+from puzzles_lib.checker.edges import CURE, past_an_edge
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument
 from puzzles_lib.runner import Access, Run
 from puzzles_lib.source import Site, nodes, site_in
 
 LONGEST = 60  # of an offset in a cure, in characters
+_NOTHING_TO_DO = (
+    "this program has no element at all, so check the grid and the order of the arguments. If they're right, "
+)
 _MASK = "mask the lanes that have no element, or correct the offsets"
 
 
@@ -149,7 +152,12 @@ def _past_an_edge(verdict: Verdict, launch: Launch, ran: Run, access: Access) ->
     puzzle: Any = SimpleNamespace(tensors=[Argument(access.argument, tensor.dtype, dims)], ends=None)
     case: Any = SimpleNamespace(numbers=launch.numbers)
     found = past_an_edge(verdict, puzzle, case, replace(ran, accesses=(access,)))
-    return found.diagnosis if found else ""
+    if not found:
+        return ""
+    facts, cure, rest = found.diagnosis.partition(CURE)
+    if cure and (access.elements >= tensor.numel()).all():
+        return f"{facts}; {_NOTHING_TO_DO}{cure.removeprefix(': ')}{rest}"
+    return found.diagnosis
 
 
 def _named(launch: Launch, size: int) -> str:

@@ -54,6 +54,10 @@ class Wrong(Verdict):
         return int(self.wrong[0])
 
 
+class Unfinished(Exception):
+    """Raised if a reference returns ``...``. The message says so."""
+
+
 class TooSlow(Exception):
     """Raised if a reference takes too long. The message says so."""
 
@@ -222,7 +226,8 @@ def wanted(
 
     Gradients are enabled for a reference that asks for them, and raises an exception without.
 
-    Raises `Uncomparable` if the reference raises an exception, or returns None but must not, and `TooSlow`.
+    Raises `Uncomparable` if the reference raises an exception, or returns None but must not, `TooSlow` and
+    `Unfinished`.
     """
 
     def called(convert: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
@@ -232,6 +237,8 @@ def wanted(
         given, named = cloned((tuple(args), dict(kwargs)), converted)
         with torch.set_grad_enabled(with_gradients):
             result = like(*given, **named)
+        if result is ...:
+            raise Unfinished("the reference returns ..., so it isn't finished")
         if result is None and not in_place:
             raise Uncomparable(
                 "the reference returns None, but the function returns a result: both must return the same"
@@ -248,7 +255,7 @@ def wanted(
                 raise
             with_gradients = True  # from here on
             own = called(lambda t: t.detach().clone())
-    except Uncomparable:
+    except (Uncomparable, Unfinished):
         raise
     except Exception as error:
         raise Uncomparable(f"the reference raises {type(error).__name__}: {error}") from error

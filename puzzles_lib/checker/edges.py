@@ -156,7 +156,7 @@ def mask_exchanged(alike: Sequence[Access], argument: Argument, case: Case) -> s
 
 def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:
     """Return which lanes past the end are on. of: what has as many, if it isn't the tensor."""
-    first, last = max(size, int(numbers.min())) if of else size, int(numbers.max())
+    first, last = max(size, int(numbers.min())), int(numbers.max())
     lanes = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     has = f"{dim} = {size}" if dim != str(size) else dim
     return f"lanes for {lanes} are on, but {of}{argument.name} has {has} {noun}{'s' * (size != 1)}"

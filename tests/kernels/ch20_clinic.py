@@ -6,6 +6,7 @@ from tests.kernels import Wrong, edited
 (
     ANY_ABOVE,
     ATTENDED,
+    CELLS,
     DISCOUNTED_SUM,
     FAR_ROWS,
     KEPT_SCORES,
@@ -17,6 +18,7 @@ from tests.kernels import Wrong, edited
     for name in (
         "any_above",
         "attended",
+        "cells",
         "discounted_sum",
         "far_rows",
         "kept_scores",
@@ -155,6 +157,25 @@ passes_over_a_block = edited(
     },
 )
 
+nan_is_nothing = edited(
+    KEPT_SCORES,
+    "nan_is_nothing",
+    "Takes each NaN for an empty sum.",
+    {
+        "        top = new": "        total = tl.where(total == total, total, 0.0)\n        top = new",
+        '        base = tl.where(new == float("-inf"), 0.0, new)\n': "        base = new\n",
+    },
+)
+
+from_the_far_end = edited(
+    CELLS,
+    "from_the_far_end",
+    "Rounds down as one does in C.",
+    {
+        "x // SIZE - (x % SIZE < 0)": "tl.where(x < 0, (x - SIZE + 1) // SIZE, x // SIZE)",
+    },
+)
+
 longer_blocks_too = edited(
     TUNED_ROWS, "longer_blocks_too", "Any blocks do.", {'{"BLOCK_N": 256}': '{"BLOCK_N": 1024}'}
 )
@@ -175,10 +196,12 @@ WRONG = [
     Wrong(ATTENDED, always_moved, "values", "moves with each larger block"),
     Wrong(ATTENDED, rounded_threshold, "values", "so large that adding 8 rounds"),
     Wrong(ATTENDED, moved_on_all_the_same, "values", "base[0]"),
+    Wrong(CELLS, from_the_far_end, "values", "wraps around: correct the quotient, not x"),
     Wrong(DISCOUNTED_SUM, squared, "values", "not associative"),
     Wrong(RUNNING_SUMS, the_other_end, "out of bounds", "x_ptr"),
     Wrong(KEPT_SCORES, starts_at_zero, "values", "the number subtracted from them is too large"),
     Wrong(KEPT_SCORES, starts_too_high, "values", "the number subtracted from them is too large"),
+    Wrong(KEPT_SCORES, nan_is_nothing, "values", "so is the result: your kernel hides it"),
     Wrong(RANDOM_ROUNDING, one_draw_further, "values", "block b draws at lanes + b"),
     Wrong(TUNED_ROWS, only_the_large_block, "never written", "z[0, 256]"),
 ]

@@ -1,7 +1,7 @@
 """A case of the clinic as data: a kernel reduced from a public bug, to be found, explained and fixed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,15 @@ from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Puzzle
 from puzzles_lib.question import Nudge, Question
 
-WARDS = ("elements", "values", "runs", "size of the error", "parts")
+WARDS = {
+    "elements": "Row 0 compares places. Does the report say where the wrong results are?",
+    "values": "Row 1 compares values. Does the report say which values go wrong?",
+    "runs": "Row 2 compares runs. Does the report say that one input behaves differently in two runs?",
+    "size of the error": "Row 3 is for results that are all off by a little. Is any result correct here?",
+    "parts": "Row 4 is for parts that are correct one by one. Does the report name such parts?",
+}
+"""The rows of the map, in order, each with the reply to a learner who takes a report there by mistake."""
+
 _THREAD = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+")
 _LETTERS = "abcd"
 
@@ -20,8 +28,8 @@ class Patient:
 
     slip: what is wrong with the kernel that learners get, as edits of the correct one.
     thread: where a user reported it; the kernel is our own, reduced to what matters.
-    ward: the notebook's part, one of `WARDS`: what its learners compare.
-    question: what the cause is. It has the puzzle's number, and `check` judges no fix before it's answered.
+    question: which row of the map fits, and what the cause is. It has the puzzle's number, and `check` judges
+        no fix before it's answered.
     also: another question about the case, such as `reproduce`.
 
     Raises ValueError if these don't fit together.
@@ -29,7 +37,6 @@ class Patient:
 
     slip: Mistake
     thread: str
-    ward: str
     question: Question
     also: Question | None = None
 
@@ -37,8 +44,6 @@ class Patient:
         name = self.puzzle.name
         if not _THREAD.fullmatch(self.thread):
             raise ValueError(f"{name}: thread must be an issue on GitHub, but is {self.thread!r}")
-        if self.ward not in WARDS:
-            raise ValueError(f"{name}: ward must be one of {', '.join(WARDS)}, but is {self.ward!r}")
         if self.puzzle.broken_by != self.slip.name:
             raise ValueError(f"{name}: broken_by is {self.puzzle.broken_by!r}, not {self.slip.name!r}")
         if self.question.id != (id := f"ch20-q{self.puzzle.number}"):
@@ -49,22 +54,41 @@ class Patient:
         return self.slip.puzzle
 
 
-def cause(slip: Mistake, right: str, **why_not: str) -> Question:
-    """Return the question that asks which of the notebook's four sentences is the cause.
+def cause(slip: Mistake, right: str, wards: Sequence[str], **why_not: str) -> Question:
+    """Return the question for a row of the map, and for the cause: one of the notebook's four sentences.
 
-    right: its letter. why_not: for each other letter, what in the report speaks against it.
+    right: its letter. wards: of `WARDS`, those that fit the report, the best one first. why_not: for each
+    other letter, what in the report speaks against it. A wrong row is replied to first, so that trying all
+    letters doesn't find the cause.
 
-    Raises ValueError if a letter has no reply.
+    Raises ValueError if a letter has no reply, or if a ward isn't on the map.
     """
     if sorted((right, *why_not)) != list(_LETTERS):
         raise ValueError(f"{slip.name}: replies to {', '.join(why_not)}, but {right!r} is the cause")
+    if not wards or not set(wards) <= set(WARDS):
+        raise ValueError(f"{slip.name}: each ward must be one of {', '.join(WARDS)}, but they are {wards!r}")
+    rows = [list(WARDS).index(ward) for ward in wards]
+    size, form = 2, "Answer with a pair: a row of the map, 0 to 4, and a letter, 'a' to 'd'."
+
+    def is_form(value: tuple) -> bool:
+        return len(value) == size and value[0] in range(len(WARDS)) and value[1] in tuple(_LETTERS)
+
     return Question(
         id=f"ch20-q{slip.puzzle.number}",
-        asks="Which sentence explains all of the report, 'a', 'b', 'c' or 'd'?",
-        right=lambda: right,
-        kind=str,
-        nudge="Answer with the letter of a sentence: 'a', 'b', 'c' or 'd'.",
-        nudges=tuple(Nudge(lambda v, r, letter=letter: v == letter, why_not[letter]) for letter in why_not),
+        asks="Which row of the map fits the report, and which sentence explains all of it? (row, letter)",
+        right=lambda: (rows[0], right),
+        same=lambda v, r: is_form(v) and v[0] in rows and v[1] == right,
+        kind=tuple,
+        nudge=form,
+        nudges=(
+            Nudge(lambda v, r: not is_form(v), form),
+            *(
+                Nudge(lambda v, r, row=row: v[0] == row, reply)
+                for row, (ward, reply) in enumerate(WARDS.items())
+                if ward not in wards
+            ),
+            *(Nudge(lambda v, r, letter=letter: v[1] == letter, why_not[letter]) for letter in why_not),
+        ),
     )
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch16_from_kernel_to_layer.puzzles import uniform
 from puzzles_lib.chapters.ch20_clinic.patients.p43_running_sums import PUZZLE as RUNNING_SUMS
@@ -77,19 +78,56 @@ SYMPTOMS = (
 
 
 def symptoms() -> Picture:
-    """Draw a map from what is wrong to where to look first."""
-    figure, ax = new_sheet(20.0, 1.3 + 1.9 * len(SYMPTOMS))
-    label(ax, 3.6, 0.7, "what's wrong", fontsize=12, color=FAINT)
-    label(ax, 13.5, 0.7, "look first at", fontsize=12, color=FAINT)
-    for number, (seen, places) in enumerate(SYMPTOMS):
-        y = 1.5 + 1.9 * number
-        label(ax, 0.1, y + 0.65, str(number), align="left", color=FAINT)
-        box(ax, 0.7, y, 5.9, 1.3, seen, color=PALE_ORANGE, fontsize=11)
-        arrow(ax, (6.65, y + 0.65), (7.25, y + 0.65))
-        for at, place in enumerate(places):
-            box(ax, 7.3 + 6.25 * at, y, 6.1, 1.3, place, color=PALE_SKY)
+    """Draw a map from what is wrong to where to look first, with what such results look like."""
+    figure, ax = new_sheet(20.0, 2.3 + 1.9 * len(SYMPTOMS))
+    label(ax, 3.4, 0.7, "what's wrong", fontsize=12, color=FAINT)
+    label(ax, 15.4, 0.7, "look first at", fontsize=12, color=FAINT)
+    drawn = (_some_places, _some_values, _some_runs, _all_of_them, _only_joined)
+    for number, ((seen, places), draw) in enumerate(zip(SYMPTOMS, drawn, strict=True)):
+        y = 1.4 + 1.9 * number
+        label(ax, 0.1, y + 0.75, str(number), align="left", color=FAINT)
+        box(ax, 0.7, y, 5.5, 1.5, seen, color=PALE, fontsize=11)
+        draw(ax, 6.8, y)
+        box(ax, 11.6, y, 7.9, 1.5, "\n".join(places), color=PALE_SKY)
+    y = 1.5 + 1.9 * len(SYMPTOMS)
+    legend(ax, y, (6.8, SKY, "correct"), (9.5, VERMILLION, "wrong"), (12.0, YELLOW, "slightly off"))
     told = "; ".join(f"{seen}: {' and '.join(places)}" for seen, places in SYMPTOMS)
     return Picture(figure, f"A map from what is wrong to what to look at first. {told}.")
+
+
+def _some_places(ax: Axes, x: float, y: float) -> None:
+    """The wrong results have a pattern of places."""
+    colors = [[VERMILLION if m and n < 3 else SKY for n in range(11)] for m in range(4)]
+    cells(ax, [[""] * 11] * 4, x=x, y=y, width=0.375, height=0.375, colors=colors)
+
+
+def _some_values(ax: Axes, x: float, y: float) -> None:
+    """The wrong results have a pattern of values, once these are sorted."""
+    values = range(-3, 4)
+    colors = [VERMILLION if value < 0 else SKY for value in values]
+    texts = [str(value).replace("-", MINUS) for value in values]
+    cells(ax, texts, x=x, y=y + 0.35, width=0.59, height=0.8, colors=colors)
+
+
+def _some_runs(ax: Axes, x: float, y: float) -> None:
+    """The second of three runs is wrong."""
+    for run in range(3):
+        colors = [VERMILLION if run == 1 and n in (2, 5, 6) else SKY for n in range(8)]
+        label(ax, x, y + 0.2 + 0.52 * run, f"run {run + 1}", align="left", fontsize=9)
+        cells(ax, [""] * 8, x=x + 1.25, y=y + 0.52 * run, width=0.36, height=0.4, colors=colors)
+
+
+def _all_of_them(ax: Axes, x: float, y: float) -> None:
+    """No result is correct, and none is far off."""
+    cells(ax, [[""] * 11] * 4, x=x, y=y, width=0.375, height=0.375, colors=YELLOW)
+
+
+def _only_joined(ax: Axes, x: float, y: float) -> None:
+    """Two correct parts, whose whole is wrong."""
+    for at, text in ((0.0, "A"), (1.15, "B")):
+        box(ax, x + at, y + 0.35, 0.8, 0.8, text, color=SKY)
+    arrow(ax, (x + 2.05, y + 0.75), (x + 2.45, y + 0.75))
+    box(ax, x + 2.55, y + 0.35, 1.6, 0.8, "A B", color=VERMILLION)
 
 
 def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
@@ -113,11 +151,13 @@ def wraps(B: int = 16, T: int = 17_477, K: int = 8192) -> Picture:
                 label(
                     ax,
                     place + (0.6 if wrapped else -0.6),
-                    y + 1.5 + 0.2 * wrapped,
+                    y + 1.7 if wrapped else y - 0.55,
                     text,
                     align="left" if wrapped else "right",
                 )
         label(ax, middle - 0.4, y + 0.5, name, align="right")
+    should = middle + (last + T * K / 2) / 2**31 * scale
+    arrow(ax, (should, 2.25), (should - 2 * scale, 3.95), color=VERMILLION)
     for at, text in ((-1, f"{MINUS}2^31"), (0, "0"), (1, "2^31")):
         x = middle + at * scale
         ax.plot([x, x], [0.9, 6.2], color=INK, linewidth=1.2)

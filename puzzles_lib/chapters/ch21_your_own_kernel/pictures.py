@@ -55,7 +55,7 @@ def paged(T: int = 19) -> Picture:
     )
 
 
-def sliced(M: int = 4, N: int = SLICED, S: int = WHOLE) -> Picture:
+def sliced(M: int = 3, N: int = SLICED, S: int = WHOLE) -> Picture:
     """Draw the rows of a slice in memory, and what programs read that assume no gaps."""
     figure, ax = new_sheet(18.4, 3.4 + 1.3 * M)
     left, scale = 4.0, 14.2 / (M * S)

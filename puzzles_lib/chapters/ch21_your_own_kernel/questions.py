@@ -111,10 +111,14 @@ QUESTIONS = (
             ),
             Nudge(_is(2_281_702_700), "That's the offset. Each program has a row of 100 numbers."),
             Nudge(
+                lambda v, r: v in (2**31 // 100, 2**31 // 100 + 1),
+                "That's where offsets reach 2^31. The report's offset is larger: start from that number.",
+            ),
+            Nudge(
                 _is(3), "Program 3 is the last one of your 4 rows. The report pretends that there are more."
             ),
         ),
-        nudge="The offset is row * N, and N is 100. Divide.",
+        nudge="The report's offset is row * N, and N is 100. Divide.",
     ),
     Question(
         id="ch21-q2",

@@ -68,10 +68,10 @@ def first_wrong(B: int, K: int = 8192) -> int:
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/fla-org/flash-linear-attention/issues/1080",
-    ward="elements",
     question=cause(
         SLIP,
         "d",
+        ("elements",),
         a="Test this on a small input: run the kernel on 2 sequences of 7 tokens with BLOCK_T=4. "
         "Which results are "
         "wrong?",

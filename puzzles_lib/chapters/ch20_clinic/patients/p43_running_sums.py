@@ -81,10 +81,10 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/pull/23279",
-    ward="elements",
     question=cause(
         SLIP,
         "b",
+        ("elements", "runs"),
         a="Test this: run two requests of 16 tokens each, with BLOCK=16. Is the second one wrong?",
         c="Reduce: run requests of 3 and 1 tokens, with BLOCK=16. Which of the two is wrong, the "
         "one before the "

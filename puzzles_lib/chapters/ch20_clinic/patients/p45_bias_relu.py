@@ -58,10 +58,10 @@ def _past_the_end(N: int, BLOCK_N: int = 16) -> int:
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/Dao-AILab/flash-attention/issues/2789",
-    ward="elements",
     question=cause(
         SLIP,
         "c",
+        ("elements", "runs"),
         a="Test this with two tiles: run 4 rows of 32 columns, with BLOCK_M=4 and BLOCK_N=16. Is "
         "anything wrong?",
         b="True, but those lanes belong to no element of z. Run 8 rows of 20 columns, with x = "

@@ -43,6 +43,13 @@ def one_and_many(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Ge
     return x.to(dtype)
 
 
+def one_nan(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Return normal values, and a NaN in the middle of each row."""
+    x = torch.randn(shape, generator=generator)
+    x[..., shape[-1] // 2] = torch.nan
+    return x.to(dtype)
+
+
 def half_far_above(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal values, and 200 is added to those in the first half of each row."""
     x = torch.randn(shape, generator=generator)
@@ -86,6 +93,9 @@ PUZZLE = Puzzle(
         "a score that isn't kept can be far above all others": (
             Case(M=3, N=40, BLOCK_N=16, fill={"x": half_far_above, "keep": late})
         ),
+        "if a score that's kept is NaN, so is the result: your kernel hides it": (
+            Case(M=2, N=40, BLOCK_N=16, fill={"x": one_nan, "keep": all_of_them})
+        ),
         CREEPING: Case(M=1, N=512, BLOCK_N=16, fill={"x": creeping, "keep": all_of_them}),
         "many small exponentials are no longer small": (
             Case(M=1, N=512, BLOCK_N=64, fill={"x": one_and_many, "keep": all_of_them})
@@ -119,10 +129,10 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm/issues/48364",
-    ward="values",
     question=cause(
         SLIP,
         "d",
+        ("values", "elements"),
         a="Test this with x of zeros: no exponential of those can overflow. Run keep = 0, 0, 1, 1 "
         "with BLOCK_N=2.",
         b="Compare keep = 0, 0, 1, 1 with 1, 1, 0, 0, with BLOCK_N=2. How many keys are left in "

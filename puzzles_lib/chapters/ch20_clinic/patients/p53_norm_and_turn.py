@@ -10,6 +10,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import FAINT, faint, small, zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def norm_and_turn(
@@ -67,14 +68,27 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/10743",
-    ward="runs",
     question=cause(
         SLIP,
         "d",
+        ("runs", "elements"),
         a="Compare a wrong number with a correct one: by the report, both are normalized, so both "
         "have the same "
         "`rstd`. What's missing in the wrong one?",
         b="Look at what those two loads read, and which lines of the kernel store there.",
         c="Reduce: check the first case, which has one row and so one program. Is it correct?",
+    ),
+    also=Question(
+        id="ch20-q14",
+        asks="A row has N = 10 numbers, and H = 2. To which of them does more than one line store? A set.",
+        right=lambda: set(range(10 - 2 * 2, 10)),
+        kind=set,
+        nudge="Write down `n`, `at_a` and `at_b` for row 0, each with its mask. Which offsets come twice?",
+        nudges=(
+            Nudge(
+                lambda v, r: v == set(range(10)), "Each is stored once by the first store. Which ones again?"
+            ),
+            Nudge(lambda v, r: v < r, "These are, but there are more: the last two lines both store."),
+        ),
     ),
 )

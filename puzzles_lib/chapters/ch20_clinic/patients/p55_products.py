@@ -1,5 +1,6 @@
 """tl.dot of float32 takes 10 bits of each factor."""
 
+import numpy as np
 import triton
 from jaxtyping import Float32
 from torch import Tensor
@@ -9,6 +10,8 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
+from puzzles_lib.runner.numerics import float32_to_tf32
 
 
 def products(
@@ -55,17 +58,36 @@ SLIP = Mistake(
     says="TF32",
 )
 
+
+def _exact_bits() -> int:
+    """Return the largest k for which 1 + 2^-k is a number of TF32."""
+    x = 1 + 2.0 ** -np.arange(1, 24, dtype=np.float32)
+    return int((float32_to_tf32(x) == x).sum())
+
+
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/6265",
-    ward="size of the error",
     question=cause(
         SLIP,
         "b",
+        ("size of the error",),
         a="Reduce: make only one product of each sum differ from 0. Then the order doesn't matter. "
         "Is it exact now?",
         c="Test this: put all of x's numbers but the last of a row to 0. Is the result 0, or just "
         "slightly off?",
         d="Then every result would be a float16. Between 16 and 32 those are 1/64 apart: is -31.2457 one?",
+    ),
+    also=Question(
+        id="ch20-q12",
+        asks="1 + 2^-k times the identity: what's the largest k for which the result is still exact?",
+        right=_exact_bits,
+        kind=int,
+        nudge="Run it for k from 1 to 23, and print whether z equals x.",
+        nudges=(
+            Nudge(lambda v, r: v == 23, "23 is what a float32 can hold. Is z equal to x there?"),
+            Nudge(lambda v, r: 0 < v < r, "That one is exact, but it isn't the largest."),
+            Nudge(lambda v, r: v == r + 1, "That is the first k for which it isn't exact."),
+        ),
     ),
 )

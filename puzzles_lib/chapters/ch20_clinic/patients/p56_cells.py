@@ -38,6 +38,11 @@ def cells(x: Int32[Tensor, " N"], SIZE: int) -> Int32[Tensor, " N"]:
     return x // SIZE
 
 
+def _wrapped_around(x: Tensor, SIZE: int) -> Tensor:
+    """Compute `cells` from x - (SIZE - 1) below 0, in int32."""
+    return torch.where(x < 0, torch.div(x - (SIZE - 1), SIZE, rounding_mode="trunc"), x // SIZE).int()
+
+
 PUZZLE = Puzzle(
     number="56",
     spec=cells,
@@ -59,6 +64,9 @@ PUZZLE = Puzzle(
         "x / SIZE is a float32, whose 24 bits may round it up to the next cell": lambda x, SIZE: torch.floor(
             x.float() / SIZE
         ).int(),
+        "near -2^31, x - SIZE + 1 doesn't fit int32 and wraps around: correct the quotient, not x": (
+            _wrapped_around
+        ),
     },
     hard={
         "a product with a rounded 1 / SIZE can be below the cell's number": (
@@ -85,10 +93,10 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/619",
-    ward="values",
     question=cause(
         SLIP,
         "a",
+        ("values",),
         b="Test this with SIZE=4: run it on 3, 7 and 11. Are they rounded to the nearest whole number?",
         c="Test this: run it on 16 points in a block of 16, so that no lane is past the end. Then "
         "sort the points "

@@ -10,6 +10,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import first_alone, unmoved, zeros
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def discounted_sum(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
@@ -55,16 +56,42 @@ SLIP = Mistake(
     says="the scan's combine function is not associative",
 )
 
+
+def _both_ways() -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return what the reported function makes of 1, 2 and 3: the left two first, and the right two first."""
+
+    def then(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+        return a[0] * b[0], a[1] * 0.5 + b[1]
+
+    one, two, three = (0.5, 1.0), (0.5, 2.0), (0.5, 3.0)
+    return then(then(one, two), three), then(one, then(two, three))
+
+
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/3485",
-    ward="parts",
     question=cause(
         SLIP,
         "c",
+        ("parts", "elements"),
         a="Compare the report's two lists: which is the first result that differs?",
         b="Test this with powers of 2: run x = 1, 0, 0, 0, whose results are all exact. Are they correct?",
         d="Test this without such lanes: run a row of 4 numbers with BLOCK_N=4. Is the third result "
         "correct now?",
+    ),
+    also=Question(
+        id="ch20-q13",
+        asks="Join 1, 2 and 3 by hand: the left two first, then the right two first. What are the two sums?",
+        right=lambda: tuple(joined[1] for joined in _both_ways()),
+        kind=tuple,
+        nudge="`then` joins two pairs into one. The row's pairs are (0.5, 1), (0.5, 2) and (0.5, 3).",
+        nudges=(
+            Nudge(lambda v, r: len(v) != len(r), "Answer with two numbers: (left, right)."),
+            Nudge(lambda v, r: v == r[::-1], "It's the other way round: first the left two."),
+            Nudge(
+                lambda v, r: v[0] == r[0],
+                "The first is correct. For the second, join 2 and 3, and then 1 with that pair.",
+            ),
+        ),
     ),
 )

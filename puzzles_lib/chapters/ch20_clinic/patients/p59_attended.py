@@ -136,10 +136,10 @@ def _wrong_rises() -> tuple[int, int]:
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/ROCm/rocm-libraries/pull/6498",
-    ward="parts",
     question=cause(
         SLIP,
         "b",
+        ("parts", "values"),
         a="Take the smallest d that fails. How large are its exponentials?",
         c="Run two blocks of scores, zeros and then 3, with v = 0 and then 1. Do the same with 9 "
         "for 3. In which of the two does the maximum move, and which is wrong?",

@@ -10,6 +10,7 @@ from puzzles_lib.chapters.ch20_clinic.patient import Patient, cause
 from puzzles_lib.contract import Contract, Size
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def on_integers(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -35,9 +36,9 @@ def one_minus_draws(shape: tuple[int, ...], dtype: torch.dtype, generator: torch
 
 
 def random_rounding(x: Float32[Tensor, " N"], SEED: int) -> Float32[Tensor, " N"]:
-    """z[n] = floor(x[n] + u[n]), where SEED gives a program with N lanes the draws u
+    """z[n] = floor(x[n] + u[n])
 
-    z is the same for every BLOCK_N.
+    u is what tl.rand(SEED, ...) gives a single program with N lanes.
     """
     return torch.floor(x.float() + uniform(SEED, torch.arange(len(x))))
 
@@ -97,17 +98,38 @@ SLIP = Mistake(
     says="all blocks use the draws of the first",
 )
 
+
+def _first_stripe() -> int:
+    """Return the first of 128 results that depends on whether the blocks have 32 elements or 128."""
+    x = torch.full((128,), 0.5)
+    return int((_draws_of_the_first_block(x, 7, 32) != random_rounding(x, 7)).nonzero()[0])
+
+
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/pytorch/helion/pull/685",
-    ward="elements",
     question=cause(
         SLIP,
         "a",
+        ("elements",),
         b="Run a vector of 128 times 0.5 once, with BLOCK_N=32. Does a single run already have stripes?",
         c="Compare: run 128 times 0.5 with BLOCK_N=32, then with BLOCK_N=128. `tl.rand` is the "
         "same. Where are "
         "stripes?",
         d="Test this: run 1000 times 0.5 with BLOCK_N=1024, and compute the mean. Is it near 0 or near 0.5?",
+    ),
+    also=Question(
+        id="ch20-q10",
+        asks="128 times 0.5, with SEED = 7. Which is the first result that differs between BLOCK_N = 32 and "
+        "BLOCK_N = 128?",
+        right=_first_stripe,
+        kind=int,
+        nudge="Run both and print `(z != whole).nonzero()`. Elements are counted from 0.",
+        nudges=(
+            Nudge(lambda v, r: 0 <= v < 32, "That one is in the first block. Are the two runs equal there?"),
+            Nudge(
+                lambda v, r: v == 32, "The second block does begin there. But is its first result different?"
+            ),
+        ),
     ),
 )

@@ -8,6 +8,7 @@ from puzzles_lib.contract import Contract, Size
 from puzzles_lib.inputs import large
 from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.question import Nudge, Question
 
 
 def tuned_rows(x: Float32[Tensor, "M N"]) -> Float32[Tensor, "M N"]:
@@ -51,14 +52,28 @@ SLIP = Mistake(
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/triton-lang/triton/issues/9230",
-    ward="runs",
     question=cause(
         SLIP,
         "a",
-        b="Work out both options for a row of 300: in a block of 256 and in a block of 32, up to "
-        "which column does a "
-        "program store?",
+        ("runs", "elements"),
+        b="That may well be. But test it against all of the report: with 512 in the list, too, 32 "
+        "computed less. Why was the result correct then?",
         c="Which is the first column that's never written, as `check` shows? Is that where the mask ends?",
         d="Leave autotune out of it: in a block of 256, up to which column does a program store?",
+    ),
+    also=Question(
+        id="ch20-q11",
+        asks="How many of a row's 300 numbers does a program store with BLOCK_N = 512, 256 and 32? (a, b, c)",
+        right=lambda: tuple(min(300, block) for block in (512, 256, 32)),
+        kind=tuple,
+        nudge="A program stores where `n < N`. Which numbers does `n` have with this block size?",
+        nudges=(
+            Nudge(lambda v, r: len(v) != len(r), "Answer with three numbers: (a, b, c)."),
+            Nudge(lambda v, r: v[0] == 512, "The mask turns off all lanes that have no number of the row."),
+            Nudge(
+                lambda v, r: set(v) == {300},
+                "That would be correct. But is there anything in the kernel that goes on after one block?",
+            ),
+        ),
     ),
 )

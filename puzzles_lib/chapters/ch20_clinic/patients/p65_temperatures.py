@@ -66,10 +66,10 @@ def first_of_class(sizes: Iterable[int]) -> set[int]:
 PATIENT = Patient(
     SLIP,
     thread="https://github.com/vllm-project/vllm-ascend/pull/13637",
-    ward="runs",
     question=cause(
         SLIP,
         "c",
+        ("runs",),
         a="Then 8 would be a value that nobody has seen before. Does it stall?",
         b="Compare the block sizes in the table. Which of them differ from case to case?",
         d="Compare 16 with 32. Which of the two has more programs, and which stalls?",
