@@ -373,7 +373,7 @@ def test_a_table_of_ones_own_says_when_plain_folders_were_handed_in(
     assert upload == ["student,Triton puzzles", "ada,1", "bob,0.8", "cyd,1"]
     table.write_text("student,handed in\nada,yesterday\n")
     assert run(tmp_path, *options) == 2
-    assert "row 2: 'yesterday' is not a time such as 2026-11-30 18:00" in capsys.readouterr().err
+    assert "row 2: 'yesterday' isn't a time like 2026-11-30 18:00" in capsys.readouterr().err
 
 
 MOODLE = (
@@ -579,7 +579,7 @@ def test_anonymous_refuses_a_folder_with_reports_by_name(
     assert run(tmp_path) == 0
     assert run(tmp_path, "--anonymous") == 2 and len(graded()) == 2
     said = capsys.readouterr().err
-    assert "students' names from an earlier run (ada, bob): choose another --out" in said
+    assert "students' names, from an earlier run (ada, bob): choose another --out" in said
     (tmp_path / "results").rename(tmp_path / "by_name")
     assert run(tmp_path, "--anonymous") == 0 == run(tmp_path, "--anonymous")
 

@@ -154,8 +154,8 @@ def _grade(options: argparse.Namespace) -> int:
     with Results(options.out) as results:
         if options.anonymous and (named := [n for n in results.students() if not people.is_pseudonym(n)]):
             raise ValueError(
-                f"--anonymous: {options.out / 'students'} has reports with students' names from an earlier run "
-                f"({', '.join(named[:3])}{', ...' if len(named) > 3 else ''}): choose another --out"
+                f"--anonymous: {options.out / 'students'} has reports with students' names, from an earlier "
+                f"run ({', '.join(named[:3])}{', ...' if len(named) > 3 else ''}): choose another --out"
             )
         salt = results.salt(options.salt)
         real = _named(submissions, salt if options.anonymous else "")
@@ -354,8 +354,8 @@ def _summarize(
     if options.deadline and unknown:
         print(
             f"{unknown} without a time of submission lose no points for lateness. The time is read from file "
-            "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope, or "
-            "one of your own with the columns 'student' and 'handed in'",
+            "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope or "
+            "a table of your own with the columns 'student' and 'handed in'",
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:

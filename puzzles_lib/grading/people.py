@@ -126,7 +126,7 @@ def read_roster(path: Path) -> Roster:
         time = read_time(told["handed_in"])
         if platform == OWN and told["handed_in"] and not time:
             raise ValueError(
-                f"--columns {path}, row {number}: {told['handed_in']!r} is not a time such as 2026-11-30 18:00"
+                f"--columns {path}, row {number}: {told['handed_in']!r} isn't a time like 2026-11-30 18:00"
             )
         person = Person(whole, **ids, platform=told["platform"], handed_in=time, row=tuple(row))
         roster.people.append(person)
@@ -202,8 +202,8 @@ def read_comments(
         except ValueError as error:
             raise ValueError(f"--comments {path}, row {number}: {error}") from None
         if others:
-            names = ", ".join([one, *others])
-            raise ValueError(f"--comments {path}, row {number}: {who!r} may be any of {names}")
+            every = ", ".join([one, *others])
+            raise ValueError(f"--comments {path}, row {number}: {who!r} may be any of {every}")
         if puzzle and puzzle not in puzzles:
             raise ValueError(f"--comments {path}, row {number}: there is no puzzle {puzzle!r}")
         if cells["comment"]:
@@ -212,7 +212,7 @@ def read_comments(
 
 
 def meant(who: str, real: Mapping[str, str], roster: Roster | None) -> list[str]:
-    """Return the students that a teacher's name means, as keys of ``real``. Raise ValueError if there is none.
+    """Return the students that a teacher means, as keys of ``real``. Raise ValueError if there are none.
 
     real: the name under which each student handed in, by the name in the results. The platform's number at
     the end of the name may be left out. With a roster, anything that identifies a person there will do.
