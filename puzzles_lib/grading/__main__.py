@@ -353,9 +353,9 @@ def _summarize(
     unknown = sum(grade["late"]["is_late"] is None for grade in graded if "late" in grade)
     if options.deadline and unknown:
         print(
-            f"{unknown} without a time of submission lose no points for lateness. The time is read from file "
-            "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope or "
-            "a table of your own with the columns 'student' and 'handed in'",
+            f"{unknown} without a time of submission lose no points for lateness. File names of Blackboard "
+            "and Brightspace have the time. For others, pass --columns: a table of Moodle or Gradescope, or "
+            "your own with the columns 'student' and 'handed in'",
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:

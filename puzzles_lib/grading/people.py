@@ -112,8 +112,8 @@ def read_roster(path: Path) -> Roster:
     if not platform:
         raise ValueError(
             f"--columns {path}: this is not a table that Moodle, Canvas, Blackboard, Brightspace or "
-            "Gradescope exports, and it lacks the columns 'student' and 'handed in' of a table of your own; "
-            f"its columns are {', '.join(header)[:200]}"
+            f"Gradescope exports; its columns are {', '.join(header)[:200]}. A table of your own has the "
+            "columns student and handed in"
         )
     roster = Roster(platform, header)
     for number, row in enumerate(rows, start=2):
