@@ -29,10 +29,13 @@ For kernels of your own:
 - `Puzzle` is a puzzle of your own, with a spec and cases.
 - `Case` is one set of sizes to try a kernel on.
 
+``help(check)`` explains a function, and ``help(Puzzle)`` a class. `Contract` and `Size`, which say what else
+a kernel must handle, are in `puzzles_lib.contract`, and inputs that reveal mistakes in `puzzles_lib.inputs`.
+
 Every puzzle is here by its name in capitals (``OUTER_ADD``), and every chapter by its number (``ch02``).
 ``help(ch02)`` lists a chapter's puzzles, and ``help(OUTER_ADD)`` describes a puzzle. The production kernels
 are in `puzzles_lib.kernels`. Names are imported on first use, so ``import puzzles_lib`` alone is fast and
-works with any torch and Triton.
+works with any torch and Triton. The other modules below are the course's own parts.
 """
 
 import functools
@@ -71,13 +74,14 @@ _HOME = {
 }
 
 
+_CLASSES = ("Case", "Guard", "Puzzle")
 _CHAPTER_OF = {"race": "15", "speak": "22", "kernel_of": "22"}  # a hand-out may leave a chapter out
 
 
 def __getattr__(name: str) -> Any:
     __tracebackhide__ = True
     if name == "__all__":  # what `from puzzles_lib import *` asks for
-        return sorted([*__dir__(), *_imported("puzzles_lib.chapters").named()])
+        return sorted([*__dir__(), *_CLASSES, *_imported("puzzles_lib.chapters").named()])
     if (chapter := _missing_for(name)) is not None:
         raise AttributeError(f"{name} needs chapter {chapter}, which this copy of the course doesn't have")
     if name in _HOME:
@@ -93,8 +97,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the functions and classes. With 80 puzzles, too, `help(puzzles_lib)` would have 3,500 lines."""
-    return sorted(name for name in _HOME if _missing_for(name) is None)
+    """Return the functions. `help(puzzles_lib)` would show classes in full, and 80 puzzles, before them."""
+    return sorted(name for name in _HOME if name not in _CLASSES and _missing_for(name) is None)
 
 
 def _missing_for(name: str) -> str | None:

@@ -69,9 +69,10 @@ def answer(id: str, value: object = ...) -> Answer:
     """Check the answer to a reading exercise, such as ``answer("ch13-q1", 128)``.
 
     If a question is about your own kernel, the value is the report of its check. The correct answer is
-    computed when you ask, often from a compilation. This function doesn't raise: an
-    unknown id and a value of the wrong kind get a line of explanation. ``...`` or None means not answered
-    yet.
+    computed when you ask, often from a compilation. ``...`` or None means not answered yet.
+
+    The result shows a line about your answer, and its ``ok`` is True if the answer is correct. This function
+    doesn't raise: an unknown id and a value of the wrong kind get a line of explanation.
     """
     question = questions().get(id) if isinstance(id, str) else None
     if question is None:

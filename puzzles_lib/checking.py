@@ -35,6 +35,10 @@ def check(
 ) -> Report:
     """Try a ``@triton.jit`` kernel on every case of a puzzle and on a few random cases; return the report.
 
+        check(outer_add_kernel, OUTER_ADD)
+
+    The report's ``ok`` is True if everything passes, and ``cases`` has the result of each case.
+
     The kernel runs on the CPU, with every memory access checked, so you get a report even if the kernel would
     crash a GPU. Checks in several threads wait for each other. ``tl.static_print`` shows each text once.
     `progress` records the attempt.

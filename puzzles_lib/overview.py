@@ -142,7 +142,8 @@ def progress() -> Progress:
     """Return your progress in each chapter: which puzzles and questions are solved, tried or not started.
 
     In chapter 15, the versions of its kernel that you complete ("rungs") are counted, too. The progress is
-    read from the file in which `check`, `answer` and `race` record it.
+    read from the file in which `check`, `answer` and `race` record it. Outside a notebook,
+    print the result.
     """
     states, note = ledger.load()
     chapters = []

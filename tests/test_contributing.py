@@ -1,23 +1,26 @@
 """CONTRIBUTING's examples are run as they are printed, and its table names what is there."""
 
+import inspect
 import linecache
 import re
+import subprocess
+import sys
 import textwrap
 
 import pytest
-import torch
 import triton
 import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import check, inputs
-from puzzles_lib.contract import Contract, Size
+from puzzles_lib import check
+from puzzles_lib.mistakes import Mistake
 from puzzles_lib.puzzle import Case, Puzzle
+from tests import test_baked, test_contract, test_inputs, test_puzzle
 from tests.conftest import REPO
 
 TEXT = (REPO / "CONTRIBUTING.md").read_text()
-PUZZLE, LAUNCH, BROWSER = (
+PUZZLE, MISTAKE, LAUNCH, BROWSER = (
     textwrap.dedent(block)
     for block in re.findall(r"^ *```python\n(.*?)^ *```$", TEXT, re.DOTALL | re.MULTILINE)
 )
@@ -34,8 +37,7 @@ def _defined(source: str, **names: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def puzzle() -> Puzzle:
-    known = {"Case": Case, "Contract": Contract, "Float32": Float32, "Puzzle": Puzzle, "Size": Size}
-    return _defined(PUZZLE, Tensor=Tensor, triton=triton, inputs=inputs, **known)["ROW_SCALE"]
+    return _defined(PUZZLE)["ROW_SCALE"]
 
 
 @triton.jit
@@ -58,10 +60,51 @@ def at_most_256_rows(x_ptr, s_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
     tl.store(z_ptr + offs, tl.load(x_ptr + offs, mask=mask) * s[:, None], mask=mask)
 
 
-def test_its_puzzle_keeps_its_own_rules(puzzle):
-    assert max(map(len, puzzle.source().split("\n"))) <= 86  # as tests/test_puzzle.py wants of all
-    assert len(puzzle.cases) >= 4
-    assert puzzle.spec(torch.ones(2, 3), torch.tensor([1.0, 2.0])).tolist() == [[1] * 3, [2] * 3]
+RULES = (
+    test_baked.test_some_draw_goes_beyond_twice_what_holds_the_listed_cases,
+    test_contract.test_every_size_of_every_puzzle_is_large_in_some_draw,
+    test_contract.test_draws_stay_in_the_contract_and_are_small_enough_to_try,
+    test_inputs.test_inputs_have_the_annotated_shape_and_repeat,
+    test_puzzle.test_no_line_of_a_statement_is_broken_in_a_window_of_1000_pixels,
+    test_puzzle.test_no_formula_is_cut_off_in_a_window_of_1000_pixels,
+    test_puzzle.test_every_puzzle_has_cases_of_each_kind,
+    test_puzzle.test_every_block_size_fails_to_divide_in_some_case,
+    test_puzzle.test_every_grid_axis_has_several_programs_in_some_case,
+    test_puzzle.test_every_puzzle_shows_itself,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_its_puzzle_passes_the_tests_of_every_puzzle(puzzle, rule):
+    rule(puzzle)
+
+
+def test_a_limit_that_is_too_small_fails_a_test():
+    small = _defined(PUZZLE.replace("Size(300)", "Size(200)"))["ROW_SCALE"]
+    with pytest.raises(AssertionError):
+        RULES[0](small)
+
+
+@pytest.mark.parametrize("command", (["format", "--check"], ["check"]), ids=lambda command: command[0])
+def test_its_puzzle_passes_the_linter_as_it_stands(command):
+    where = ["--stdin-filename", "puzzles_lib/chapters/ch02_broadcasting/puzzles.py", "-"]
+    whole = f'"""Puzzles."""\n\n{PUZZLE}'
+    ran = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, *where],
+        input=whole,
+        cwd=REPO,
+        text=True,
+        capture_output=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_its_mistake_gets_the_verdict_that_it_names(puzzle):
+    mistake = eval(MISTAKE, {"ROW_SCALE": puzzle, "Mistake": Mistake})
+    source = mistake.apply(inspect.getsource(row_scale_kernel.fn))
+    wrong = _defined(source, triton=triton, tl=tl)["row_scale_kernel"]
+    report = check(wrong, puzzle)
+    assert report.verdicts[0].kind == mistake.kind and mistake.says in str(report)
 
 
 def test_its_puzzle_takes_a_correct_kernel_and_no_kernel_hard_wired_to_256(puzzle):

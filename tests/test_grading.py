@@ -219,6 +219,8 @@ def test_an_unsolved_course_has_nothing_to_remark() -> None:
     files = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.ipynb")}
     notebooks, remarks = by_chapter(files, CHAPTERS)
     assert remarks == [] and len(notebooks) == len(CHAPTERS)
+    of = {p.name: notebooks[c.number].kernel_of(p).remarks for c in CHAPTERS for p in c.puzzles}
+    assert {name: remarks for name, remarks in of.items() if remarks} == {}
 
 
 def test_just_the_puzzles_is_not_graded_and_says_so_where_it_is_begun() -> None:
@@ -305,6 +307,7 @@ def test_what_a_branch_hides_is_told(line: str, says: str, in_a_fork: None) -> N
     hidden = f"{line}\n    TEN = tl.constexpr(10)\n{HELPER}"
     found = grade(job_of({"01_blocks.ipynb": notebook({"early": hidden, "p2-kernel": WITH_HELPER})}))
     assert found["points"] == 1 and says in all_said(found), all_said(found)
+    assert "cell early: TEN is not accepted" in all_said(found)
     whole = f"{line}\n{indent(TWO, '    ')}"
     found = grade(job_of({"01_blocks.ipynb": notebook({"p2-kernel": whole})}))
     assert found["points"] == 1 and says in all_said(found), all_said(found)

@@ -324,6 +324,58 @@ def test_only_grades_a_student_again_and_keeps_the_others(
     assert [row["student"] for row in rows(tmp_path)] == ["ada", "bob", "cyd"]  # dan isn't graded yet
 
 
+def test_a_name_needs_no_number_of_the_platform(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("Lovelace_101", "Ray_102", "Ray_103"):
+        place = tmp_path / f"class/{name}_assignsubmission_file_"
+        place.mkdir(parents=True)
+        (place / "01_blocks.ipynb").write_bytes(notebook())
+    assert run(tmp_path) == 0
+    assert run(tmp_path, "--only", "Lovelace") == 0 and graded()[3:] == ["Lovelace_101"]
+    assert run(tmp_path, "--only", "ray") == 0
+    assert sorted(graded()[4:]) == ["Ray_102", "Ray_103"]
+    (tmp_path / "comments.csv").write_text("student,comment\nLovelace,Good\nRay,Hm\n")
+    capsys.readouterr()
+    assert run(tmp_path, "--comments", str(tmp_path / "comments.csv")) == 2
+    assert "row 3: 'Ray' may be any of Ray_102, Ray_103" in capsys.readouterr().err
+    assert run(tmp_path, "--only", "Lovelake") == 2
+    assert capsys.readouterr().err.endswith("no submission of 'Lovelake'; similar names: Lovelace_101\n")
+
+
+def test_a_run_without_the_last_runs_options_says_so(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_of(tmp_path / "class", "ada")
+    (tmp_path / "points.toml").write_text("default = 10")
+    points = ["--points", str(tmp_path / "points.toml")]
+    assert run(tmp_path, *points, "--deadline", "2026-11-30", "--chapters", "01", "02") == 0
+    assert "the last run" not in capsys.readouterr().err
+    assert run(tmp_path, *points) == 0
+    assert (
+        "the last run had --chapters 01 02 --deadline 2026-11-30. This run doesn't" in capsys.readouterr().err
+    )
+    assert run(tmp_path, *points) == 0
+    assert "the last run" not in capsys.readouterr().err
+
+
+def test_a_table_of_ones_own_says_when_plain_folders_were_handed_in(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_of(tmp_path / "class", "ada", "bob", "cyd")
+    table = tmp_path / "times.csv"
+    table.write_text("student,handed in\nada,2026-11-30 18:00\nbob,2026-12-01 09:00\ncyd,\n")
+    options = ["--columns", str(table), "--deadline", "2026-11-30", "--late", "20%"]
+    assert run(tmp_path, *options) == 0
+    book = csv.DictReader((tmp_path / "results/gradebook.csv").read_text("utf-8-sig").splitlines())
+    assert [(row["student"], row["late"]) for row in book] == [("ada", "no"), ("bob", "yes"), ("cyd", "?")]
+    upload = (tmp_path / "results/upload.csv").read_text().splitlines()
+    assert upload == ["student,Triton puzzles", "ada,1", "bob,0.8", "cyd,1"]
+    table.write_text("student,handed in\nada,yesterday\n")
+    assert run(tmp_path, *options) == 2
+    assert "row 2: 'yesterday' isn't a time like 2026-11-30 18:00" in capsys.readouterr().err
+
+
 MOODLE = (
     'Identifier,"Full name","ID number","Email address",Status,Grade,"Maximum Grade",'
     '"Last modified (submission)","Last modified (grade)","Feedback comments"\r\n'
@@ -518,6 +570,18 @@ def test_anonymous_names_nobody_but_in_one_table(
     assert "Good" in shown(tmp_path, ada)
     assert run(tmp_path, "--anonymous", "--only", "bobray_78") == 0 and len(graded()) == 3
     assert [row["student"] for row in rows(tmp_path)] == sorted(row["student"] for row in names)
+
+
+def test_anonymous_refuses_a_folder_with_reports_by_name(
+    tmp_path: Path, graded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_of(tmp_path / "class", "ada", "bob")
+    assert run(tmp_path) == 0
+    assert run(tmp_path, "--anonymous") == 2 and len(graded()) == 2
+    said = capsys.readouterr().err
+    assert "students' names, from an earlier run (ada, bob): choose another --out" in said
+    (tmp_path / "results").rename(tmp_path / "by_name")
+    assert run(tmp_path, "--anonymous") == 0 == run(tmp_path, "--anonymous")
 
 
 def test_an_anonymous_submission_is_read_as_if_it_had_its_own_names(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None, root: Path = REPO) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{count} files in {args.out}: unpack it, then `make lab` in {NAME}/")
+    print(f"{count} files in {args.out}: unpack it, then `make lab TORCH=cpu` in {NAME}/")
     return 0
 
 

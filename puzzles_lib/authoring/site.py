@@ -44,7 +44,6 @@ _HINT_CELL = re.compile(r"^# hint\((\w+)(?:, (\w+))?\)$", re.MULTILINE)
 _STATEMENT = re.compile(r"[A-Z][A-Z0-9_]*|ch\d\d\.pictures\.\w+\(.*\)", re.DOTALL)
 _PACKED = re.compile(r"[A-Za-z0-9+/=]{200,}")
 _COMMENT = re.compile(r"\s+#.*$")
-_NOT_HERE = re.compile(r"<!-- checkout: not on the website -->.*?<!-- /checkout -->\n*", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
 _NO_CHAPTER = re.compile(r"\[([^\]\n]+)\]\(((?!\d\d_)\w+\.ipynb)\)")
 
@@ -359,7 +358,7 @@ def _linked(text: str, pages: set[str], repository: str, branch: str) -> str:
             else "](index.md)"
         )
 
-    return _LINK.sub(link, _NOT_HERE.sub("", text))
+    return _LINK.sub(link, text)
 
 
 def _front(text: str, names: Mapping[str, str], texts: Iterable[str], repository: str) -> str:

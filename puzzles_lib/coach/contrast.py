@@ -117,6 +117,8 @@ class Contrast:
 def mistake(puzzle: Puzzle, which: int | str = 1) -> Contrast:
     """Return your kernel with a typical mistake in it, and its report.
 
+        mistake(OUTER_ADD_BLOCKS, 1)
+
     which: the mistake's number, from 1, or its name. Until your kernel has passed the puzzle in this session,
     the mistake is only described in words, and ``.kernel`` is None. If the mistake can't be made in your
     kernel, the course's kernel is shown with it. A hand-out without answers doesn't have that kernel; the

@@ -75,6 +75,9 @@ class Shown:
 def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     """Return the next hint of a puzzle. Hints that fit the last check of this session come first.
 
+        hint(OUTER_ADD)     # the next hint
+        hint(OUTER_ADD, 1)  # the first one again
+
     If the last check passed, the function says so instead.
 
     puzzle: a puzzle. Some puzzles ask for two kernels; their hints are for the kernel that you checked last.

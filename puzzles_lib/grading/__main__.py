@@ -40,6 +40,11 @@ _LOUD = """\
 WARNING: --no-sandbox. Kernels are vetted, and nothing else in a notebook is run. But a kernel that gets past
 the vetting can reach your files, your network and the other submissions."""
 
+_REMEMBERED = ("chapters", "points", "deadline", "late", "columns", "comments")  # options, for `_asked_for`
+_DROPPED = (
+    "This run doesn't, so the gradebook and reports are now without: repeat the command with all options"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
@@ -111,7 +116,8 @@ def _parser() -> argparse.ArgumentParser:
         "--columns",
         type=Path,
         metavar="FILE",
-        help="the platform's own CSV of the class; upload.csv then has the points in the same form",
+        help="a CSV file of the class, exported from the platform or your own with the columns student and "
+        "handed in; upload.csv then has the points in the same form",
     )
     show.add_argument(
         "--column", metavar="NAME", default=people.COLUMN, help="the name of the points' column in upload.csv"
@@ -146,10 +152,15 @@ def _grade(options: argparse.Namespace) -> int:
     found: dict[int, dict[str, Any]] = {}  # by the submission's number
     failed = 0
     with Results(options.out) as results:
+        if options.anonymous and (named := [n for n in results.students() if not people.is_pseudonym(n)]):
+            raise ValueError(
+                f"--anonymous: {options.out / 'students'} has reports with students' names, from an earlier "
+                f"run ({', '.join(named[:3])}{', ...' if len(named) > 3 else ''}): choose another --out"
+            )
         salt = results.salt(options.salt)
         real = _named(submissions, salt if options.anonymous else "")
         only = _only(options.only, real, roster)
-        comments = people.read_comments(options.comments, real, roster, real) if options.comments else {}
+        comments = people.read_comments(options.comments, real, roster) if options.comments else {}
         wanted = [one for one in submissions if not only or one.student in only]
         with Bar(len(wanted)) as bar:
             numbers: dict[str, list[int]] = {}  # of submissions, by their jobs' keys
@@ -197,10 +208,22 @@ def _grade(options: argparse.Namespace) -> int:
             write(options.out / "names.csv", table)
         if roster:
             remarks = [*remarks, *_upload(options.out, roster, graded, real, options.column)]
+        if dropped := results.keep_options(_asked_for(options)):
+            remarks = [*remarks, f"the last run had {' '.join(dropped)}. {_DROPPED}"]
     for remark in remarks:
         print(remark, file=sys.stderr)
     _summarize(options, graded, len(real), failed)
     return 1 if failed or any(map(is_unread, graded)) else 0
+
+
+def _asked_for(options: argparse.Namespace) -> dict[str, str]:
+    """Return the options that change the gradebook or the reports, and that a later run could forget."""
+    every = {f"--{name}": getattr(options, name) for name in _REMEMBERED}
+    return {
+        name: " ".join(map(str, given)) if isinstance(given, list) else str(given)
+        for name, given in every.items()
+        if given
+    }
 
 
 def _rules(options: argparse.Namespace) -> Rules:
@@ -229,18 +252,10 @@ def _named(submissions: Sequence[Submission], salt: str) -> dict[str, str]:
 
 def _only(wanted: Sequence[str] | None, real: Mapping[str, str], roster: people.Roster | None) -> set[str]:
     """Return the students that --only names. Raise ValueError for one who has handed in nothing."""
-    found = set()
-    for who in wanted or ():
-        person = roster.find(who) if roster else None
-        fits = {
-            name
-            for name, own in real.items()
-            if who in (name, own) or (roster and person and roster.find(own) is person)
-        }
-        if not fits:
-            raise ValueError(f"--only: {people.nobody(who, [*real, *real.values()])}")
-        found |= fits
-    return found
+    try:
+        return {one for who in wanted or () for one in people.meant(who, real, roster)}
+    except ValueError as error:
+        raise ValueError(f"--only: {error}") from None
 
 
 def _warm_up(chapters: Sequence[str], bar: Bar) -> None:
@@ -338,8 +353,9 @@ def _summarize(
     unknown = sum(grade["late"]["is_late"] is None for grade in graded if "late" in grade)
     if options.deadline and unknown:
         print(
-            f"{unknown} without a time of submission lose no points for lateness. The time is read from file "
-            "names of Blackboard and Brightspace or, with --columns, from a table of Moodle or Gradescope",
+            f"{unknown} without a time of submission lose no points for lateness. File names of Blackboard "
+            "and Brightspace have the time. For others, pass --columns: a table of Moodle or Gradescope, or "
+            "your own with the columns 'student' and 'handed in'",
             file=sys.stderr,
         )
     if cut := [grade["student"] for grade in graded if any(m["state"] == LIMIT for m in grade["puzzles"])]:

@@ -222,7 +222,9 @@ class Notebook:
             if last.complaint and last.kind == "function":
                 return [], last.complaint
             if last.complaint:
-                found.remarks.append(str(last.complaint))
+                if HOLE not in self._cells[number].source:  # or the learner's lines are still to define it
+                    where = self._cells[home].id if home != number else ""
+                    found.remarks.append(f"cell {where}: {last.complaint}" if where else str(last.complaint))
                 continue
             taken.setdefault(home, set()).add(name)
             todo += sorted(n for d in self._cells[home].definitions or () if d.name == name for n in d.needs)

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.grading.rules import read_time
 
 COLUMN = "Triton puzzles"  # what the points are called in a platform's table
+OWN = "own"  # the platform of a table that the teacher wrote
 _MOST_TABLE = 20 << 20  # bytes
 _ALIASES = {
     "name": ("full name", "name", "student", "student name", "display name"),
@@ -35,7 +36,9 @@ _PLATFORMS = {
     "brightspace": (("orgdefinedid",), ("orgdefinedid", "username")),
     "gradescope": (("sid", "email"), ("first name", "last name", "name", "sid", "email", "sections")),
     "blackboard": (("username", "last name"), ("last name", "first name", "username", "student id")),
+    OWN: (("student", "handed in"), ("student",)),
 }
+_NUMBERED = re.compile(r"(.+)_(\d+)")  # a name with the platform's own number, as in Moodle
 
 
 def read_table(path: Path, option: str) -> tuple[list[str], list[list[str]]]:
@@ -94,7 +97,7 @@ class Roster:
         Returns None if it means nobody, or more than one person. A number at the end of the name, as in
         Moodle's ``Ada Lovelace_12``, is the platform's own and is ignored.
         """
-        match = re.fullmatch(r"(.*)_(\d+)", student)
+        match = _NUMBERED.fullmatch(student)
         tries = [self._by.get(_plain(student), [])]
         if match:
             tries = [self._by_platform.get(match[2], []), *tries, self._by.get(_plain(match[1]), [])]
@@ -109,10 +112,11 @@ def read_roster(path: Path) -> Roster:
     if not platform:
         raise ValueError(
             f"--columns {path}: this is not a table that Moodle, Canvas, Blackboard, Brightspace or "
-            f"Gradescope exports; its columns are {', '.join(header)[:200]}"
+            f"Gradescope exports; its columns are {', '.join(header)[:200]}. A table of your own has the "
+            "columns student and handed in"
         )
     roster = Roster(platform, header)
-    for row in rows:
+    for number, row in enumerate(rows, start=2):
         cells = dict(zip(names, (cell.strip() for cell in row), strict=True))
         told = {k: next((cells[a] for a in some if cells.get(a)), "") for k, some in _ALIASES.items()}
         whole = told["name"] or f"{told['first']} {told['last']}".strip()
@@ -120,6 +124,10 @@ def read_roster(path: Path) -> Roster:
         if whole == "Points Possible" or not (whole or any(ids.values())):
             continue  # Canvas has a row of maxima
         time = read_time(told["handed_in"])
+        if platform == OWN and told["handed_in"] and not time:
+            raise ValueError(
+                f"--columns {path}, row {number}: {told['handed_in']!r} isn't a time like 2026-11-30 18:00"
+            )
         person = Person(whole, **ids, platform=told["platform"], handed_in=time, row=tuple(row))
         roster.people.append(person)
         around = " ".join(reversed(whole.split(", ")))
@@ -173,31 +181,29 @@ def upload(
 
 
 def read_comments(
-    path: Path, students: Iterable[str], roster: Roster | None, aliases: Mapping[str, str]
+    path: Path, real: Mapping[str, str], roster: Roster | None
 ) -> dict[str, list[tuple[str, str]]]:
     """Read comments from a CSV file with the columns student, comment and, if wanted, puzzle.
 
-    Returns (puzzle or "", comment) by student. A student is named as in the results, by an alias or, with a
-    roster, by anything that identifies a person there. Raise ValueError for a student or puzzle that is not
-    there.
+    Returns (puzzle or "", comment) by student. `meant` says how a student may be named. Raise ValueError for
+    a student or puzzle that is not there.
     """
     header, rows = read_table(path, "--comments")
     names = [cell.casefold() for cell in header]
     if missing := [name for name in ("student", "comment") if name not in names]:
         raise ValueError(f"--comments {path}: no column {missing[0]!r}; it has {', '.join(header)[:200]}")
-    known = set(students)
-    person = {id(p): one for one in known if roster and (p := roster.find(aliases.get(one, one)))}
-    shown = {real: one for one, real in aliases.items()}
     puzzles = {puzzle.name for chapter in CHAPTERS for puzzle in chapter.puzzles}
     found: dict[str, list[tuple[str, str]]] = {}
     for number, row in enumerate(rows, start=2):
         cells = dict(zip(names, (cell.strip() for cell in row), strict=True))
         who, puzzle = cells["student"], cells.get("puzzle", "")
-        one: str | None = who if who in known else shown.get(who)
-        if one is None and roster and (somebody := roster.find(who)):
-            one = person.get(id(somebody))
-        if one is None:
-            raise ValueError(f"--comments {path}, row {number}: {nobody(who, [*known, *shown])}")
+        try:
+            one, *others = meant(who, real, roster)
+        except ValueError as error:
+            raise ValueError(f"--comments {path}, row {number}: {error}") from None
+        if others:
+            every = ", ".join([one, *others])
+            raise ValueError(f"--comments {path}, row {number}: {who!r} may be any of {every}")
         if puzzle and puzzle not in puzzles:
             raise ValueError(f"--comments {path}, row {number}: there is no puzzle {puzzle!r}")
         if cells["comment"]:
@@ -205,10 +211,25 @@ def read_comments(
     return found
 
 
-def nobody(who: str, known: Iterable[str]) -> str:
-    """Say that nobody of this name has handed in, and who has a similar name."""
-    like = difflib.get_close_matches(who, list(known), n=3, cutoff=0.5)
-    return f"no submission of {who!r}" + (f"; similar names: {', '.join(like)}" if like else "")
+def meant(who: str, real: Mapping[str, str], roster: Roster | None) -> list[str]:
+    """Return the students that a teacher means, as keys of ``real``. Raise ValueError if there are none.
+
+    real: the name under which each student handed in, by the name in the results. The platform's number at
+    the end of the name may be left out. With a roster, anything that identifies a person there will do.
+    """
+    person = roster.find(who) if roster else None
+    numbered = {one: match for one, own in real.items() if (match := _NUMBERED.fullmatch(own))}
+    found = (
+        [one for one, own in real.items() if who in (one, own)]
+        or [one for one, own in real.items() if roster and person and roster.find(own) is person]
+        or [one for one, match in numbered.items() if _plain(match[1]) == _plain(who)]
+    )
+    if not found:
+        known = list(dict.fromkeys([*real, *real.values()]))
+        like = difflib.get_close_matches(who, known, n=3, cutoff=0.5)
+        similar = f"; similar names: {', '.join(like)}" if like else ""
+        raise ValueError(f"no submission of {who!r}{similar}")
+    return found
 
 
 # ---- pseudonyms
@@ -217,6 +238,10 @@ def nobody(who: str, known: Iterable[str]) -> str:
 def pseudonym(student: str, salt: str) -> str:
     """Return a name that doesn't identify the student. It is always the same for one student and salt."""
     return f"student-{hashlib.sha256(f'{salt}/{student}'.encode('utf-8', 'replace')).hexdigest()[:10]}"
+
+
+def is_pseudonym(name: str) -> bool:
+    return bool(re.fullmatch(r"student-[0-9a-f]{10}", name))
 
 
 def details(roster: Roster | None, student: str) -> Mapping[str, Any]:

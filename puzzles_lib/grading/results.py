@@ -4,7 +4,7 @@ The folder of results has these files:
 
     index.html      the class; `class_view` draws it
     gradebook.csv   a row per student
-    grading.json    the salt, and what was graded, so that a second run gives the same
+    grading.json    the salt, so that a second run gives the same points, and the last run's options
     students/NAME/  grade.json   everything that is known
                     results.json the same for Gradescope
                     attempts/    grades of earlier attempts, if each puzzle's best counts
@@ -93,8 +93,30 @@ class Results:
                     f"{path} is damaged: pass the run's --salt, or remove the file to get a new one"
                 ) from None
         salt = wanted if wanted is not None else kept or secrets.token_hex(8)
-        write(path, json.dumps({"schema": SCHEMA, "salt": salt}, indent=1) + "\n")
+        self._write_run(salt, self._last_options())
         return salt
+
+    def keep_options(self, options: Mapping[str, str]) -> list[str]:
+        """Keep this run's options, and return those that only the last run had, as on its command line."""
+        dropped = [f"{name} {given}" for name, given in self._last_options().items() if name not in options]
+        salt = json.loads((self.folder / "grading.json").read_text("utf-8"))["salt"]
+        self._write_run(salt, options)
+        return dropped
+
+    def _last_options(self) -> dict[str, str]:
+        try:
+            return dict(json.loads((self.folder / "grading.json").read_text("utf-8"))["options"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def _write_run(self, salt: str, options: Mapping[str, str]) -> None:
+        run = {"schema": SCHEMA, "salt": salt, "options": dict(options)}
+        write(self.folder / "grading.json", json.dumps(run, indent=1) + "\n")
+
+    def students(self) -> list[str]:
+        """Return the names of the folders in ``students/``."""
+        place = self.folder / "students"
+        return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
     def kept(self, student: str, key: str) -> dict[str, Any] | None:
         """Return the grade of an earlier run for exactly the same submission and options; else None."""
@@ -269,7 +291,7 @@ def gradebook(
     beside = {"late": ["handed in", "late", "% taken off"], "comments": ["comments"]}
     added = [name for key in more for name in beside[key]]
     table.writerow(
-        ["student", *who, "points", "of", *puzzles, "correct answers", "answers", "remarks", *added]
+        ["student", *who, "points", "of", *puzzles, "correct answers", "questions", "remarks", *added]
     )
     for grade in grades:
         right = sum(answer["status"] == "right" for answer in grade["answers"])

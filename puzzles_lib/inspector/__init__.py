@@ -59,6 +59,8 @@ def stages(
 ) -> "Stages":
     """Compile a ``@triton.jit`` kernel for a case of a puzzle, as a launch would, and keep every stage.
 
+        stages(outer_add_kernel, OUTER_ADD, "sm_90", until="ttgir")
+
     target: ``"sm_80"``, ``"sm_90"``, ``"sm_100"`` or ``"gfx942"``, which need no GPU, or ``"local"``, this
         machine's GPU.
     kernel: with `triton.autotune`, its first configuration is compiled.

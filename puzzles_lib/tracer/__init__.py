@@ -38,6 +38,10 @@ def trace(
 ) -> "Trace":
     """Run a ``@triton.jit`` kernel on one case of a puzzle and show what it accesses.
 
+        trace(outer_add_kernel, OUTER_ADD, case=2)
+
+    The result shows itself as a picture in a notebook. Its ``explore()`` opens the page of triton-viz.
+
     kernel: with `triton.autotune`, its first configuration is shown.
     case: the number of the case in ``puzzle.cases``, or a `Case` of your own. The default
         is the first case that your last check of this kernel failed, or case 0 if it failed none.
