@@ -87,13 +87,15 @@ def test_wrong_values_that_torch_computes_name_the_kernels_whose_results_it_take
     def right_but_for_zeros(x):
         return torch.where(torch.arange(100) == 70, 81 * x, 6 * x), x
 
-    assert not only(audit(twice, torch.ones(100), like=right_but_for_zeros, guard=QUICK)).verdict.diagnosis
+    found = only(audit(twice, torch.ones(100), like=right_but_for_zeros, guard=QUICK))
+    assert "comes from" not in found.verdict.diagnosis
 
     def apart(x):
         doubled(x)
         return x.exp()
 
-    assert not only(audit(apart, torch.ones(100), like=torch.sin, guard=QUICK)).verdict.diagnosis
+    found = only(audit(apart, torch.ones(100), like=torch.sin, guard=QUICK))
+    assert "comes from" not in found.verdict.diagnosis
 
 
 def test_other_elements_are_the_first_launch_s():

@@ -489,7 +489,7 @@ class _Call:
             own = AuditReport()
             try:
                 other = self.run(self.args, self.kwargs, own, guard, change=change)
-            except Exception:  # the function may not take what comes of it
+            except Exception:  # perhaps the function can't take what comes of it
                 continue
             if own.findings or own.unjudged:
                 continue

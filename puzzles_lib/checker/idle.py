@@ -52,7 +52,7 @@ def _overwritten(function: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
             continue
         changed = {ast.unparse(target) for target in statement.targets}
         for where in list(seen):
-            if changed & {n.id for n in ast.walk(seen[where].value) if isinstance(n, ast.Name)}:
+            if changed & {n.id for n in ast.walk(seen[where]) if isinstance(n, ast.Name)}:
                 del seen[where]
     return None
 
