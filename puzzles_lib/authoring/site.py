@@ -367,8 +367,8 @@ def _front(text: str, names: Mapping[str, str], texts: Iterable[str], repository
         row = re.compile(rf"^\| ({name[:2]} [^|]*?) \|", re.MULTILINE)
         text = row.sub(rf"| [\1](chapters/{name}.ipynb) |", text)
     if repository:
-        clone = f"run `git clone https://github.com/{repository}`"
-        text = text.replace("run `git clone` with the address that this page's **Code** button shows", clone)
+        text = text.replace("git clone ADDRESS", f"git clone https://github.com/{repository}")
+        text = text.replace(", with the repository's address (on GitHub, the **Code** button shows it)", "")
     first = next(iter(names), "")
     begin = f"{{.start}}\n[Start reading: chapter {first[:2]}](chapters/{first}.ipynb)\n\n"
     head, gap, rest = text.partition("\n\n**Is it for you?**")
