@@ -103,6 +103,20 @@ def test_words_are_counted_as_said():
 
 
 @masters
+def test_a_question_follows_its_text_and_a_result_its_idea(notebook):
+    """A merge can shuffle cells so that each still runs."""
+    places = {cell.id: place for place, cell in enumerate(nbformat.read(notebook, as_version=4).cells)}
+    for cell, place in places.items():
+        for ending in ("-ask", "-harm-idea", "-repair-idea"):
+            shown = cell.removesuffix("-idea") if ending.endswith("idea") else cell.removesuffix(ending)
+            if cell.endswith(ending):
+                assert place < places.get(shown, len(places)), cell
+        if cell.endswith("-repair"):
+            stem = cell.removesuffix("-repair")
+            assert place == max(n for other, n in places.items() if other.startswith(stem + "-")), cell
+
+
+@masters
 def test_a_cell_of_prose_is_short(notebook):
     prose = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
     assert {cell.id: words(cell.source) for cell in prose if words(cell.source) > MOST_WORDS} == {}
