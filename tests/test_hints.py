@@ -506,6 +506,23 @@ def test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title):
 @pytest.mark.parametrize(
     "puzzle, right, wrong, diagnosis, title",
     [
+        (FUSED_LINEAR, ", keep_dims=True", "", "keep_dims=True makes it one", "What no longer fits"),
+        (FUSED_LINEAR, "codes.to(tl.int8)", "codes", "makes a dot of integers", "What the dot takes"),
+        (
+            TILED_LINEAR, "(tl.program_id(1) * steps + step) * TILE_N * TILE_K",
+            "tl.program_id(1) * TILE_N * K + step * TILE_N * TILE_K", "rows are padded",
+            "Where a tile begins",
+        ),
+    ],
+    ids=["column", "dot of codes", "padded rows"],
+)  # fmt: skip
+def test_what_goes_wrong_in_chapter_14_is_hinted_at(puzzle, right, wrong, diagnosis, title):
+    test_what_goes_wrong_is_hinted_at(puzzle, right, wrong, diagnosis, title)
+
+
+@pytest.mark.parametrize(
+    "puzzle, right, wrong, diagnosis, title",
+    [
         (OUTER_ADD, "offs_m[:, None] * N +", "offs_m[:, None] * BLOCK_N +", "32 elements apart", "Offsets"),
         (OUTER_ADD, "M) & (", "M) | (", "&, not with |", "The mask"),
         (OUTER_ADD, "z, mask=mask", "z, mask=offs < M * N", "columns with N", "The mask"),
