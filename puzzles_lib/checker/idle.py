@@ -37,10 +37,16 @@ def _overwritten(function: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
 
     None if there are none outside of loops and conditions.
     """
-    seen: dict[str, ast.stmt] = {}
+    seen: dict[str, ast.Expr] = {}
     for statement in getattr(function, "body", []):
         call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.store" and len(call.args) == 2:
+        is_store = isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.store"
+        if (
+            isinstance(statement, ast.Expr)
+            and isinstance(call, ast.Call)
+            and is_store
+            and len(call.args) == 2
+        ):
             where = ", ".join(map(ast.unparse, (call.args[0], *call.keywords)))
             if where in seen:
                 return seen[where], statement
