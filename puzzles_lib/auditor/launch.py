@@ -130,6 +130,11 @@ class Launch:
         """The names of the tensors that are locks: none, because a launch doesn't declare any."""
         return ()
 
+    @property
+    def zeroed(self) -> tuple[str, ...]:
+        """The names of the results that begin as zeros: none, because a launch doesn't declare any."""
+        return ()
+
     def grid(self, case: object) -> tuple[int, ...]:
         return self.full_grid[: self.axes]
 
