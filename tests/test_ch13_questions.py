@@ -44,7 +44,7 @@ MISTAKES = [
     ("ch13-q3", (1, 47, 4), "lanes 0 to 31"),
     ("ch13-q3", (5, 15, 0), "There are four warps"),
     ("ch13-q3", (0, 0, 0), "Divide step by step"),
-    ("ch13-q3", (None, 1, "a"), "Divide step by step"),
+    ("ch13-q3", (None, 1, 2), "Divide step by step"),
     ("ch13-q4", 1, "count the threads"),
     ("ch13-q4", 128, "They share"),
     ("ch13-q4", 2, "how many places"),

@@ -470,7 +470,7 @@ MISTAKES = [
     ("ch16-q8", (3,), "two axes"),
     ("ch16-q8", (6, 6), "cover all rows"),
     ("ch16-q8", (3, 0), "runs none at all"),
-    ("ch16-q9", ("0",) * 16, "with numbers"),
+    ("ch16-q9", ("0",) * 16, "Write numbers"),
     ("ch16-q9", (0, 1, 2, 3), "16 columns"),
     ("ch16-q9", (0, 3) * 8, "four different"),
     ("ch16-q9", tuple(range(16)), "more than four"),

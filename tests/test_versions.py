@@ -78,7 +78,8 @@ def test_with_a_newer_one_a_fault_of_ours_names_the_version(monkeypatch, own_chi
     monkeypatch.setattr(triton, "__version__", "3.10.0")
     monkeypatch.setattr(ctypes, "CDLL", Library)
     assert TOO_NEW in str(check(solutions()["masked_add"], MASKED_ADD))
-    source = "@triton.jit\ndef kernel(z_ptr):\n    tl.histogram(tl.arange(0, 32), -4)\n"
+    crashes = "tl.make_block_ptr(z_ptr, tl.full((1,), 32, tl.int32), (1,), (0,), (32,), (0,))"
+    source = f"@triton.jit\ndef kernel(z_ptr):\n    {crashes}\n"
     monkeypatch.undo()
     monkeypatch.setattr(triton, "__version__", "3.10.0")
     refusal = front_end(define(source, "<crashes>", {}), {"z_ptr": torch.empty(0)})

@@ -56,6 +56,8 @@ def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, 
     own = [each for each in alike if each.program == access.program]
     place = next(i for i, each in enumerate(own) if each is access)
     ends = _edges(own[0], argument, case)
+    if len(argument.dims) != len(NOUNS):  # with more axes, a tile may also move from one head to the next
+        return ""
     if not place or len(ends) != len(NOUNS) or any(a.elements.shape != access.elements.shape for a in own):
         return ""
     firsts = [int(each.elements.flat[0]) for each in own[: place + 1]]

@@ -460,6 +460,10 @@ class Memory:
         number = self.sources.setdefault(source, len(self.sources))
         return max(1, ORDER - 1 - number) if order else max(ORDER, MOST - number)
 
+    def labels_of(self, kind: str) -> list[int]:
+        """Return the labels of one kind so far."""
+        return [self._label(source) for source in list(self.sources) if source.kind == kind]
+
     def in_order(self, found: Labels, *operands: Lanes) -> Labels:
         """Return the labels of what several blocks make, lane by lane.
 

@@ -457,18 +457,25 @@ def clampf(machine: Machine, step: Step, value: Lanes, low: Lanes, high: Lanes) 
 
 
 def of_product(machine: Machine, step: Step, x: Lanes, y: Lanes) -> Labels:
-    """Return labels as `of_all` does, but an undefined integer that was converted is finite: times 0 it's 0.
+    """Return labels as `of_all` does, but an integer that was loaded and converted is finite: times 0 it's 0.
 
-    If the other factor is undefined, too, that one is to blame: it can be NaN.
+    If the other factor is undefined, too, that one is to blame: it can be NaN. A cast that goes wrong gives
+    no integer.
     """
     if step.row.name not in ("float32", "bfloat16", "float64"):  # an integer can be too large for the others
         return of_all(machine, step, x, y)
     left, right = x.labels, y.labels
     if left is not None and _was_integer(step.op.operands[0]):
-        left = where((y.data != 0) & (True if y.labels is None else y.labels == 0), left)
+        left = _unless_harmless(machine, left, y)
     elif right is not None and _was_integer(step.op.operands[1]):
-        right = where((x.data != 0) & (True if x.labels is None else x.labels == 0), right)
+        right = _unless_harmless(machine, right, x)
     return joined(left, right)
+
+
+def _unless_harmless(machine: Machine, labels: np.ndarray, factor: Lanes) -> Labels:
+    """Return the labels of a converted integer without those that don't matter for its product."""
+    harmful = (factor.data != 0) & (True if factor.labels is None else factor.labels == 0)
+    return where(harmful | ~np.isin(labels, machine.memory.labels_of("lanes")), labels)
 
 
 @operation("arith.mulf", labels=of_product)

@@ -414,7 +414,7 @@ MISTAKES = (
         "Assumes that rows of words are N // F long.",
         {"tl.cdiv(N, F)": "N // F"},
         kind="uninitialized",
-        says="words_ptr",
+        says="x[0, 88] depends on a lane that the load of",
     ),
     Mistake(
         UNPACK_DEQUANTIZE,

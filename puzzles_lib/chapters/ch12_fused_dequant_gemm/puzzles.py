@@ -335,7 +335,7 @@ def split_k(
     cdiv(blocks, SPLITS) of them, one split after the other. The last splits may be
     short, or empty: then their sums are 0. The sum of all parts is dW.
     """
-    rows = BLOCK_K * triton.cdiv(triton.cdiv(dy.shape[0], BLOCK_K), SPLITS)  # per split
+    rows = BLOCK_K * triton.cdiv(triton.cdiv(dy.shape[0], BLOCK_K), SPLITS)
     shares = [range(split * rows, (split + 1) * rows) for split in range(SPLITS)]
     return _parts(shares, dy, words, scale, minimum, CIN, BITS, GROUP)
 
