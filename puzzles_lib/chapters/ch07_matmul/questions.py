@@ -230,8 +230,8 @@ QUESTIONS = (
         "Which blocks move less than 3x the minimum within the three limits, in the fewest iterations?",
         _best_tile,
         tuple,
-        "It's within the limits, but most of its bytes are x's. Which side of the tile decides how often x is "
-        "read?",
+        "It's within the limits, but most of its bytes are x's. Which side of the tile decides how often "
+        "x is read?",
         (
             Nudge(
                 lambda given, right: not _are_blocks(given),
