@@ -98,6 +98,11 @@ def test_the_script_moves_on_as_python_draws(open_html):
             drawn = pictures.drag(bits, group)._repr_html_()
             for name in ("bits", "group", "cost", "scale", "error"):
                 assert [page.locator(f"[data-is={name}]").inner_text()] == told(drawn, f'data-is="{name}')
+            place = re.search(r'data-now=.*?cx="([\d.]+)" cy="([\d.]+)"', drawn).groups()
+            dot = page.locator("[data-now]")
+            assert (dot.get_attribute("cx"), dot.get_attribute("cy")) == place
+    settings = len(pictures.BITS_CHOICES) * len(pictures.GROUP_CHOICES)
+    assert page.locator("[data-tried] circle").count() == settings  # each stays
 
 
 def test_the_times_of_larger_programs_in_the_prose_are_recorded():

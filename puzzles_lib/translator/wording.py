@@ -595,9 +595,7 @@ def _folded_along_the_other_axis(
             if not isinstance(part, ast.Call) or not _is_call_of(part, *_FOLDING) or not part.args:
                 continue
             axes = [k.value for k in part.keywords if k.arg == "axis"] + part.args[1:2]
-            axis = next(
-                (int(n.value) for n in axes if isinstance(n, ast.Constant) and n.value in (0, 1)), None
-            )
+            axis = next((each for each in (0, 1) for n in axes if ast.unparse(n) == str(each)), None)
             tile = t.block(part.args[0])
             if axis is not None and len(tile) == 2 and ([tile[axis]], [tile[1 - axis]]) == (addresses, value):
                 line, kinds = _line(t.seen, part).line, ("column", "row")
