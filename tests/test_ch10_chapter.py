@@ -162,5 +162,5 @@ def test_four_warps_wait_for_each_other_and_one_does_not():
         return stages(kernel, puzzle, "sm_90", num_warps=warps, **row, **blocks).ptx.count("bar.sync")
 
     four, one = (barriers("quantize_pack", QUANTIZE_PACK, warps, BLOCK_G=4) for warps in (4, 1))
-    assert f"at {four} barriers, a single warp at {one}" in prose
+    assert f"Its PTX has {four} barriers, with a single warp only {one}" in prose
     assert not any(barriers("unpack_dequantize", UNPACK_DEQUANTIZE, warps, BLOCK_W=64) for warps in (4, 1))

@@ -202,7 +202,8 @@ def drag(bits: int = 4, group: int = 32) -> Live:
         f'margin:.8em 0 0;padding:10px 0;overflow:hidden">{axis}{columns}</div>{_places(len(values))}'
         f'<div style="margin:.3em 0"><span style="color:{ORANGE}">●</span> value &nbsp; '
         f'<span style="color:{BLUE}">▬</span> what comes back &nbsp; '
-        f'<span style="border-top:1px solid {LEVEL};padding:0 .6em"></span> level, unless they are too close '
+        f'<span style="display:inline-block;vertical-align:middle;width:1.2em;'
+        f'border-top:1px solid {LEVEL}"></span> level, unless they are too close '
         f"&nbsp; shades: groups</div>"
         f'<div style="display:flex;gap:2em;align-items:center;flex-wrap:wrap"><div aria-live="polite" '
         f'style="{CODE}">{table}</div>{_trail(cost(bits, group), off)}</div>',
