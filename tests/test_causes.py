@@ -11,6 +11,7 @@ from puzzles_lib.chapters.ch00_welcome.puzzles import DOUBLE
 from puzzles_lib.chapters.ch01_blocks.puzzles import CONSTANT_ADD
 from puzzles_lib.chapters.ch02_broadcasting.puzzles import OUTER_ADD_BLOCKS
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_BITS, UNPACK_BITS
 from puzzles_lib.checker import examine
 from puzzles_lib.checker.verdicts import on_the_grid
 from puzzles_lib.puzzle import Case
@@ -261,6 +262,33 @@ def test_the_axis_that_a_mask_leaves_out_is_named(puzzle, mask, words):
         examine(define(HEAD.removesuffix("@triton.jit\n") + source.replace(both, mask), "<one axis>"), puzzle)
     )
     assert "out-of-bounds" in report and words in report, report
+
+
+CODES = (
+    "lanes for columns 37 to {} are on, but a row of codes has N = 37 columns: compare the columns n with N"
+)
+WORDS = (
+    "lanes for words 10 to 15 are on, but a row of words has W = 10 words: compare the words offs_w with W"
+)
+
+
+@pytest.mark.parametrize(
+    "puzzle, mask, other, words",
+    [
+        (PACK_BITS, "mask=n < N", "mask=offs_w[:, None] < W", CODES.format(39)),
+        (PACK_BITS, ", mask=n < N, other=0", "", CODES.format(63)),
+        (PACK_BITS, "mask=offs_w < W", "mask=offs_w < N", WORDS),
+        (UNPACK_BITS, "mask=n < N", "mask=offs_w[:, None] < W", CODES.format(39)),
+        (UNPACK_BITS, "mask=offs_w < W", "mask=offs_w < N", WORDS),
+        (PACK_BITS, "row * N + n", "row * W * F + n", ""),  # the rows are wrong, not the mask
+    ],
+)
+def test_lanes_past_the_end_of_the_only_row_of_a_block_are_named(puzzle, mask, other, words):
+    source = kernel_sources()[puzzle.name]
+    assert source.count(mask) == 1
+    wrong = HEAD.removesuffix("@triton.jit\n") + source.replace(mask, other)
+    report = str(examine(define(wrong, "<a row's end>"), puzzle))
+    assert "out-of-bounds" in report and words in report and ("lanes for" in report) == bool(words), report
 
 
 def test_another_fault_in_a_later_case_is_named():

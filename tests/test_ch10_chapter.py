@@ -98,6 +98,11 @@ def test_the_script_moves_on_as_python_draws(open_html):
             drawn = pictures.drag(bits, group)._repr_html_()
             for name in ("bits", "group", "cost", "scale", "error"):
                 assert [page.locator(f"[data-is={name}]").inner_text()] == told(drawn, f'data-is="{name}')
+            place = re.search(r'data-now=.*?cx="([\d.]+)" cy="([\d.]+)"', drawn).groups()
+            dot = page.locator("[data-now]")
+            assert (dot.get_attribute("cx"), dot.get_attribute("cy")) == place
+    settings = len(pictures.BITS_CHOICES) * len(pictures.GROUP_CHOICES)
+    assert page.locator("[data-tried] circle").count() == settings  # each stays
 
 
 def test_the_times_of_larger_programs_in_the_prose_are_recorded():
@@ -157,5 +162,5 @@ def test_four_warps_wait_for_each_other_and_one_does_not():
         return stages(kernel, puzzle, "sm_90", num_warps=warps, **row, **blocks).ptx.count("bar.sync")
 
     four, one = (barriers("quantize_pack", QUANTIZE_PACK, warps, BLOCK_G=4) for warps in (4, 1))
-    assert f"at {four} barriers, a single warp at {one}" in prose
+    assert f"Its PTX has {four} barriers, with a single warp only {one}" in prose
     assert not any(barriers("unpack_dequantize", UNPACK_DEQUANTIZE, warps, BLOCK_W=64) for warps in (4, 1))

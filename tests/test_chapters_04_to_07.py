@@ -139,6 +139,15 @@ def test_a_tile_shows_what_it_reads_and_costs(tile):
     assert told(page, "shared memory") == [f"{ch07.waiting_bytes(*tile) / 1024:g} KiB"]
 
 
+@pytest.mark.parametrize(
+    "tile, broken", [((64, 256, 256), ["bytes moved", "shared memory"]), ((128, 128, 128), [])]
+)
+def test_a_tile_marks_the_limits_that_it_breaks(tile, broken):
+    page = ch07.drag(*tile)._repr_html_()
+    marks = re.findall(r'data-broken="([^"]+)" style="([^"]*)"', page)
+    assert [name for name, css in marks if "display:none" not in css] == broken and len(marks) == 4
+
+
 # ---- pictures
 
 
@@ -218,8 +227,11 @@ def test_a_tile_is_dragged_to_the_one_on_the_budget(show):
     names = ("bytes moved", "accumulator", "shared memory", "lanes past N")
     told = [page.locator(f'[data-is="{name}"]').inner_text() for name in names]
     assert told == ["2.93x the minimum", "64 KiB", "192 KiB", "17%"]
+    assert not page.get_by_text("broken").locator("visible=true").count()
     page.keyboard.press("ArrowRight")
     assert page.locator('[data-is="shared memory"]').inner_text() == "384 KiB"
+    assert page.locator('[data-broken="shared memory"]').is_visible()
+    assert page.get_by_text("broken").locator("visible=true").count() == 1
 
 
 @pytest.mark.browser

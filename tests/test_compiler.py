@@ -775,3 +775,15 @@ def test_parameters_by_keyword_or_place_alone_are_named(kernel, told):
     arguments = {"x_ptr": torch.empty(0), "z_ptr": torch.empty(0), "N": 5, "BLOCK": 16}
     assert f"{told}-only parameter, which not every Triton compiles" in str(vet(kernel))
     assert front_end(kernel, arguments) is not None  # so does Triton itself
+
+
+@pytest.mark.parametrize("name, fold", [("pack_bits", "tl.sum"), ("quantize_codes", "tl.max")])
+def test_a_tile_folded_along_the_wrong_axis_is_named_where_its_vector_is_stored(name, fold):
+    source = kernel_sources()[name]
+    assert "axis=1" in source
+    head = "import triton\nimport triton.language as tl\n\n"
+    (puzzle,) = (each for each in puzzles() if each.name == name)
+    told = str(examine(define(head + source.replace("axis=1", "axis=0"), "<axis>"), puzzle))
+    assert "shapes that do not fit each other" in told
+    assert f"{fold} in line 1" in told and "has axis=0, which leaves one number per column of" in told
+    assert "axis=1 leaves one per row" in told

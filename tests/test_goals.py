@@ -9,6 +9,8 @@ import triton.language as tl
 from jaxtyping import Float32
 from torch import Tensor
 
+from puzzles_lib.authoring.solutions import kernel_sources
+from puzzles_lib.chapters.ch09_bit_packing.puzzles import PACK_WIDE
 from puzzles_lib.chapters.ch14_int8_linear.puzzles import INT8_LINEAR, TILED_LINEAR
 from puzzles_lib.checker import examine, machine
 from puzzles_lib.checker.report import Report
@@ -19,7 +21,7 @@ from puzzles_lib.inspector import stages
 from puzzles_lib.inspector.measures import Reading, measure
 from puzzles_lib.inspector.occupancy import one_more, resident
 from puzzles_lib.puzzle import Case, Puzzle
-from puzzles_lib.source import Refusal
+from puzzles_lib.source import Refusal, define
 from tests.kernels import ch14_int8_linear
 
 
@@ -296,6 +298,20 @@ def test_what_is_to_be_compiled_once_is_shown():
         ValueError, match="doubled: machine keeps 'M', which isn't a multiple of 16 in case 0"
     ):
         dataclasses.replace(ONCE, machine=(Once(cases=(0, 1), keeps=("M",)),))
+
+
+# ---- chapter 09's goals
+
+
+@pytest.mark.parametrize("row, words", [("8", "8 elements, or 8 bytes"), ("1", "1 element, or 1 byte")])
+def test_loads_as_wide_as_a_row_of_the_tile_say_so_and_each_goal_says_what_is_missed(row, words):
+    source = kernel_sources()["pack_wide"]
+    assert source.count("min(F, 16)") == 1
+    head = "import triton\nimport triton.language as tl\n\n"
+    short = define(head + source.replace("min(F, 16)", f"min(F, {row})"), "<short rows>")
+    told = str(check(short, PACK_WIDE))
+    assert f"a row of the loaded tile has {words}, and no load goes past its row" in told
+    assert f"case 7, sm_90, 4 warps: bytes of a thread's narrowest load: {row}, but the goal is" in told
 
 
 # ---- chapter 14's goals

@@ -43,8 +43,31 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         or _either_alone(access, alike, argument, case)
         or _moved_too_far(access, alike, argument, case)
         or _not_compared(access, argument, puzzle, case)
+        or _past_its_row(access, alike, argument, puzzle, case)
     )
     return replace(verdict, diagnosis=why) if why else None
+
+
+def _past_its_row(
+    access: Access, alike: Sequence[Access], argument: Argument, puzzle: Puzzle, case: Case
+) -> str:
+    """Say which lanes past the end of a row are on, if a block is a piece of one row; "" if it isn't.
+
+    Such blocks begin at the first element of every row. alike: all accesses of this line.
+    """
+    shape, firsts = argument.shape(case.numbers), {int(a.elements.flat[0]) for a in alike if a.elements.size}
+    first, columns = int(access.elements.flat[0]), shape[-1]
+    is_a_piece = (np.diff(access.elements.reshape(-1)) == 1).all() and len(shape) == len(NOUNS)
+    if not is_a_piece or not 0 < first // columns < shape[0]:
+        return ""
+    numbers = first % columns + np.arange(access.elements.size).reshape(access.elements.shape)
+    past = access.mask & (numbers >= columns)
+    if not past.any() or not {row * columns for row in range(first // columns + 1)} <= firsts:
+        return ""
+    compared = (puzzle.ends or {}).get(argument.dims[-1], f"columns with {argument.dims[-1]}")
+    noun, bound = compared.split()[0].removesuffix("s"), compared.split()[-1]
+    lanes = _lanes_on(noun, bound, columns, numbers[past], argument, of="a row of ")
+    return f"{lanes}{CURE}{compared} in the mask"
 
 
 def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, case: Case) -> str:

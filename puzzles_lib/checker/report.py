@@ -335,7 +335,8 @@ class Report:
             if goal.ok
             else Row(
                 "FAIL",
-                f"{goal.of} of {goal.launch}",
+                f"{goal.of} of {goal.launch}"
+                + (f": {goal.verdict.message}" if goal.verdict and goal is not told else ""),
                 verdict=goal.verdict if goal is told else None,
                 watch=goal.look if goal is told else "",
             )

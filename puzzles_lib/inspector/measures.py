@@ -31,6 +31,7 @@ _UNSEEN = {  # lines from which the compiler doesn't learn what a mask's limit i
     r"\b(\w+) & ?[-~(]": "it doesn't see through &, so {} could be any number to it",
     r"\b(\w+) - ?\(?\1 % ": "it doesn't see through %, so {} could be any number to it",
 }
+_LOADED_TILE = re.compile(r"= tt\.load .*: tensor<(?:\d+x)+?(\d+)x!tt\.ptr<[a-z]+(\d+)[a-zA-Z0-9]*>")
 _INTEGERS = re.compile(r": tensor<(?:\d+x)+i\d+>")
 _FLOATS32 = re.compile(r": tensor<(?:\d+x)+f32> \*")
 _PRODUCT = re.compile(r"= (?:arith\.(?:mulf|divf)|math\.fma)\b.* : (?:tensor<((?:\d+x)*)[a-z]|[a-z])")
@@ -74,8 +75,24 @@ def _load_bytes(compiled: Stages) -> Reading:
     widths = [_width(each.operation) for each in loads]
     narrow = loads[widths.index(min(widths))]
     many = f"{widths.count(min(widths))} of {len(loads)} loads are that narrow"
+    if short := _short_rows(compiled, min(widths)):
+        return Reading(min(widths), f"{many}: {short}", narrow.line)
     cause = _own_bits(compiled, len(loads))
     return Reading(min(widths), f"{many}, {cause}" if cause else f"{many}: {_SHARED}", narrow.line)
+
+
+def _short_rows(compiled: Stages, width: int) -> str:
+    """Return that loads are as wide as a row of their tile, if all tiles that are loaded say so; else ""."""
+    rows = []
+    for line in compiled.ttgir.splitlines():
+        if found := _LOADED_TILE.search(line):
+            rows.append((int(found[1]), int(found[1]) * int(found[2]) // 8))
+    if not rows or any(size != width for _, size in rows):
+        return ""
+    count, size = rows[0]
+    has = f"{count} elements" if count > 1 else "1 element"
+    taken = f"{size} byte{'s' * (size > 1)}"
+    return f"a row of the loaded tile has {has}, or {taken}, and no load goes past its row"
 
 
 def _own_bits(compiled: Stages, loads: int) -> str:

@@ -562,6 +562,8 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     words = f"shapes that do not fit each other: {', '.join(parts)}"
     sizes = [_sizes(v) for _, v in blocks[:2]]
     ranks = {len(_sizes(v)) for _, v in blocks}
+    if roles[0] == "the addresses are" and ranks == {1} and len(blocks) > 1:
+        _folded_along_the_other_axis(t, blocks[1][0], *sizes)
     if len(ranks) > 1 and max(ranks) > 2:  # of a vector and a tile, the vector is at fault
         t.axes_from(*(node for node, _ in blocks))
     if len(sizes[0]) == len(sizes[1]) == 2 and sizes[0] == sizes[1][::-1] != sizes[1]:
@@ -575,6 +577,33 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
     elif len(sizes[0]) == len(sizes[1]) == 2:
         words += _lies_as_a_row(*sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: pair[0][0]))
     return words
+
+
+def _folded_along_the_other_axis(
+    t: Trouble, stored: ast.expr, addresses: list[int], value: list[int]
+) -> None:
+    """Say, as advice, that a stored vector comes from a tile folded along the wrong axis, if that's so."""
+    at, nodes = getattr(t.node, "lineno", 0), [stored]
+    seen: set[int] = set()  # lines
+    while nodes:
+        node = nodes.pop(0)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and (made := t.assigned(part.id, getattr(node, "lineno", at))):
+                if made.lineno not in seen:
+                    seen.add(made.lineno)
+                    nodes.append(made.value)
+            if not isinstance(part, ast.Call) or not _is_call_of(part, *_FOLDING) or not part.args:
+                continue
+            axes = [k.value for k in part.keywords if k.arg == "axis"] + part.args[1:2]
+            axis = next((each for each in (0, 1) for n in axes if ast.unparse(n) == str(each)), None)
+            tile = t.block(part.args[0])
+            if axis is not None and len(tile) == 2 and ([tile[axis]], [tile[1 - axis]]) == (addresses, value):
+                line, kinds = _line(t.seen, part).line, ("column", "row")
+                t.advice = (
+                    f"{ast.unparse(part.func)} in line {line} has axis={axis}, which leaves one number per "
+                    f"{kinds[axis]} of {t.shape(tile)}. axis={1 - axis} leaves one per {kinds[1 - axis]}"
+                )
+                return
 
 
 def _lies_as_a_row(row: tuple[list[int], ast.expr], tile: tuple[list[int], ast.expr]) -> str:

@@ -8,6 +8,9 @@
     for (const [key, value] of Object.entries({ x, y, width, height })) part.setAttribute(key, value);
   };
   const show = (name, text) => { box.querySelector(`[data-is="${name}"]`).textContent = text; };
+  const mark = (name, isBroken) => {
+    box.querySelector(`[data-broken="${name}"]`).style.display = isBroken ? "" : "none";
+  };
   const side = (name) => {
     const input = box.querySelector(`[data-side=${name}]`), length = 2 ** input.value;
     input.previousElementSibling.textContent = length;
@@ -28,6 +31,11 @@
     show("bytes moved", `${moved.toFixed(2)}x the minimum`);
     show("accumulator", `${bytes / 1024} KiB`);
     show("shared memory", `${(6 * (m + n) * k) / 1024} KiB`);
+    const [fewest, most, registers, shared] = box.dataset.limits.split(" ").map(Number);
+    mark("programs", xReads * yReads < fewest);
+    mark("bytes moved", moved >= most);
+    mark("accumulator", bytes > registers);
+    mark("shared memory", 6 * (m + n) * k > shared);
     show("lanes past N", `${Math.round(100 * (1 - N / (xReads * n)))}%`);
   };
   root.oninput = draw;

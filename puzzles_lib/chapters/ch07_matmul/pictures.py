@@ -94,7 +94,8 @@ def tiles() -> Picture:
 
 def small_product(tile: int = 3, size: int = 6) -> tuple[Tensor, Tensor]:
     """Return the x and y that the chapter multiplies by hand."""
-    return torch.arange(tile * size).view(tile, size) % 5, torch.arange(size * tile).view(size, tile) % 4 + 1
+    place = torch.arange(tile * size)
+    return ((3 * place + 2) % 5).view(tile, size), ((3 * place + 1) % 4 + 1).view(size, tile)
 
 
 def walk(block: int = 2) -> Picture:
@@ -313,13 +314,25 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         "accumulator": f" (at most {REGISTERS // 1024} KiB)",
         "shared memory": f" (at most {SHARED // 1024} KiB)",
     }
+    broken = {
+        "programs": x_reads * y_reads < MULTIPROCESSORS,
+        "bytes moved": traffic(BLOCK_M, BLOCK_N) >= MOST_BYTES,
+        "accumulator": tile_bytes(BLOCK_M, BLOCK_N) > REGISTERS,
+        "shared memory": waiting_bytes(BLOCK_M, BLOCK_N, BLOCK_K) > SHARED,
+    }
+    marks = {
+        name: f' <span data-broken="{name}" style="background:{VERMILLION};padding:0 .3em;{ON_FILL}'
+        f'{"" if is_broken else ";display:none"}">✗ broken</span>'
+        for name, is_broken in broken.items()
+    }
     numbers = "".join(
-        f'<div>{name}: <b data-is="{name}">{text}</b>{limits.get(name, "")}</div>'
+        f'<div>{name}: <b data-is="{name}">{text}</b>{limits.get(name, "")}{marks.get(name, "")}</div>'
         for name, text in told.items()
     )
     return Live(
         "tile",
-        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" style="display:grid;gap:1.5em;'
+        f'<div data-sizes="{SHAPE.M} {SHAPE.N} {SHAPE.K}" '
+        f'data-limits="{MULTIPROCESSORS} {MOST_BYTES:g} {REGISTERS} {SHARED}" style="display:grid;gap:1.5em;'
         f'grid-template-columns:auto minmax(0,15em) auto;justify-content:start;align-items:start">'
         f'<div style="text-align:center"><svg style="width:10em;height:10em" '
         f'viewBox="{view}" aria-hidden="true">'
@@ -334,7 +347,8 @@ def drag(BLOCK_M: int = 64, BLOCK_N: int = 64, BLOCK_K: int = 32) -> Live:
         f"The tiles of x, y and acc for a z of {SHAPE.M} x {SHAPE.N}, K = {SHAPE.K}, to scale. Sliders "
         f"set BLOCK_M and BLOCK_N from 16 to 1024, and BLOCK_K from 16 to 256. "
         f"{BLOCK_M} x {BLOCK_N} x {BLOCK_K}: "
-        f"{', '.join(f'{name} {text}' for name, text in told.items())}.",
+        f"{', '.join(f'{name} {text}' for name, text in told.items())}. "
+        f"Broken limits are marked: {', '.join(name for name in broken if broken[name]) or 'none'}.",
     )
 
 

@@ -7,6 +7,7 @@ import triton
 
 from puzzles_lib.chapters.ch07_matmul.pictures import (
     MOST_BYTES,
+    SHAPE,
     reads,
     tile_bytes,
     traffic,
@@ -92,6 +93,12 @@ def _fits(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int) -> bool:
 def _programs(BLOCK_M: int, BLOCK_N: int) -> int:
     columns, rows = reads(BLOCK_M, BLOCK_N)
     return columns * rows
+
+
+def _megabytes(BLOCK_M: int, BLOCK_N: int) -> tuple[float, float]:
+    """Return how many MB the programs read of x and of y, 2 bytes per number."""
+    x_reads, y_reads = reads(BLOCK_M, BLOCK_N)
+    return 2 * x_reads * SHAPE.M * SHAPE.K / 1e6, 2 * y_reads * SHAPE.K * SHAPE.N / 1e6
 
 
 def _are_blocks(given: tuple) -> bool:
@@ -223,7 +230,8 @@ QUESTIONS = (
         "Which blocks move less than 3x the minimum within the three limits, in the fewest iterations?",
         _best_tile,
         tuple,
-        "It's within the limits, but reads too much. x is larger than y: how often does your tile read it?",
+        "It's within the limits, but most of its bytes are x's. Which side of the tile decides how often "
+        "x is read?",
         (
             Nudge(
                 lambda given, right: not _are_blocks(given),
@@ -249,8 +257,16 @@ QUESTIONS = (
                 "It fits, and it reads little. But there's shared memory left for fewer, longer iterations.",
             ),
             Nudge(
-                lambda given, right: reads(*given[:2])[0] <= 3,
-                "It's within the limits, and x isn't read often. Now read y less often: which side is that?",
+                lambda given, right: len(set(_megabytes(*given[:2]))) == 1,
+                "It's within the limits. x is larger and y is read more often, so both cost the same here: "
+                "{x:.1f} MB. Which limit is far away, and which side of the tile may grow?",
+                lambda given: dict(zip("xy", _megabytes(*given[:2]), strict=True)),
+            ),
+            Nudge(
+                lambda given, right: _megabytes(*given[:2])[0] < _megabytes(*given[:2])[1],
+                "It's within the limits. But it reads {x:.1f} MB of x and {y:.1f} MB of y. Which side of the "
+                "tile decides how often y is read?",
+                lambda given: dict(zip("xy", _megabytes(*given[:2]), strict=True)),
             ),
         ),
         same=_within_all,

@@ -124,7 +124,7 @@ def _turns(warps: int, clocks: int) -> list[int | None]:
     return turns
 
 
-def rulers(word: int = -925_018_109) -> Picture:
+def rulers(word: int = 1_540_899_342) -> Picture:
     """Draw one word, cut into fields of 1, 2, 4 and 8 bits."""
     pattern = f"{word & 0xFFFFFFFF:032b}"
     figure, ax = new_sheet(38.5, 11.2, unit=BIT)

@@ -38,6 +38,10 @@ def no_sign_bit(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gen
     return torch.randint(2**31, shape, generator=generator).to(dtype)
 
 
+ENDS = {"N": "columns n with N", "(N*BITS+31)//32": "words offs_w with W"}
+"""What ends a row of codes and a row of words."""
+
+
 def pack_bits(
     codes: UInt8[Tensor, "M N"],
     BITS: int,
@@ -196,6 +200,7 @@ PACK_BITS = Puzzle(
         Case(M=4, N=5, BITS=4, BLOCK_W=2, fill={"codes": below(16)}),
     ),
     outputs=("words",),
+    ends=ENDS,
     slips=PACK_SLIPS,
     contract=Contract(
         {"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)},
@@ -331,6 +336,7 @@ UNPACK_BITS = Puzzle(
     ),
     outputs=("codes",),
     most_loads={"words": lambda s: s.M * triton.cdiv(s.N * s.BITS, 32)},
+    ends=ENDS,
     slips=UNPACK_SLIPS,
     contract=Contract({"M": Size(9), "N": Size(1100), "BITS": (1, 2, 4, 8), "BLOCK_W": (8, 64, 128)}),
 )
@@ -395,6 +401,7 @@ PACK_WIDE = Puzzle(
         Case(M=2, N=4096, BITS=8, BLOCK_W=512, fill={"codes": below(256)}),
     ),
     outputs=("words",),
+    ends=ENDS,
     slips=PACK_SLIPS | WIDE_SLIPS,
     contract=Contract(
         {"M": Size(9), "N": Size(9000), "BITS": (1, 2, 4, 8), "BLOCK_W": (64, 128, 512)},

@@ -1,10 +1,13 @@
 """The predictions of chapter 09."""
 
+import torch
+
 from puzzles_lib.chapters.ch09_bit_packing.pictures import CODES, pack
 from puzzles_lib.chapters.ch09_bit_packing.puzzles import UNPACK_BITS
 from puzzles_lib.question import Nudge, Question
 from puzzles_lib.timing.h200 import REGISTERS, WARPS
 
+ROW = 117  # its code is in the top field of a word, which contains the sign
 _BYTES_A_LOAD = 16  # the widest load of a thread
 
 
@@ -21,9 +24,16 @@ def _word_of_four() -> int:
     return pack(CODES, 8)
 
 
-def _place_down_a_column(row: int = 101, fields: int = 8) -> tuple[int, int, int]:
+def _place_down_a_column(row: int = ROW, fields: int = 8) -> tuple[int, int, int]:
     block, within = divmod(row, 16 * fields)
     return block, within % 16, within // 16
+
+
+def _codes_of_the_row() -> tuple[int, ...]:
+    """Return column 1 of a row in the matrices of the notebook's cell."""
+    generator = torch.Generator().manual_seed(0)
+    matrices = torch.randint(4, (12, 200, 3), dtype=torch.uint8, generator=generator)
+    return tuple(matrices[:, ROW, 1].tolist())
 
 
 def _threes_in_a_byte() -> int:
@@ -261,7 +271,7 @@ QUESTIONS = (
     ),
     Question(
         id="ch09-q11",
-        asks="2-bit codes are packed down a column, in blocks of 128 rows. Where is the code of row 101, "
+        asks="2-bit codes are packed down a column, in blocks of 128 rows. Where is the code of row 117, "
         "column 1? (block, r, field)",
         right=_place_down_a_column,
         kind=tuple,
@@ -272,19 +282,42 @@ QUESTIONS = (
                 "The numbers are correct, but swap the last two.",
             ),
             Nudge(
-                lambda v, r: v == (0, 101 // 8, 101 % 8),
+                lambda v, r: v == (0, ROW // 8, ROW % 8),
                 "That's where it would be if neighbors shared a word. Here the rows of a word are 16 apart.",
             ),
             Nudge(
                 lambda v, r: v == (*r[:2], 2 * r[2]),
-                "Block and r are correct, and 12 is the bit where the field begins. Which field is that?",
+                "Block and r are correct, and 14 is the bit where the field begins. Which field is that?",
             ),
             Nudge(lambda v, r: v[0] != r[0], "Block 0 has the rows 0 to 127."),
             Nudge(
                 lambda v, r: v[:2] == r[:2],
-                "Block and r are correct. The rows of this word are 5, 21, 37 and so on: which one is 101?",
+                "Block and r are correct. The rows of this word are 5, 21, 37 and so on: which one is 117?",
             ),
         ),
-        nudge="The rows of a word are r, r + 16, r + 32 and so on. Which of these sequences contains 101?",
+        nudge="The rows of a word are r, r + 16, r + 32 and so on. Which of these sequences contains 117?",
+    ),
+    Question(
+        id="ch09-q12",
+        asks="The code of row 117, column 1, in 12 random matrices of 2-bit codes packed down a column.",
+        right=_codes_of_the_row,
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: tuple(code % 4 for code in v) == r and min(v) < 0,
+                "Codes 2 and 3 come back negative. Field 7 contains the sign bit, and >> copies it. So what "
+                "has to come last?",
+            ),
+            Nudge(
+                lambda v, r: tuple(code % 4 for code in v) == r,
+                "The lowest two bits are correct, but there are others on their left.",
+            ),
+            Nudge(
+                lambda v, r: tuple(code // 2**14 % 4 for code in v) == r,
+                "You kept the correct two bits, but they're still at the top of the word: shift them down.",
+            ),
+        ),
+        nudge="Your line takes other bits. Where is this code: in which block, which r, and which field?",
+        computed=True,
     ),
 )

@@ -1,5 +1,6 @@
 """Pictures for chapter 10."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,9 +115,22 @@ def steps(values: Sequence[float] = (-1.5, 0.3, 2.25, -0.4, 0.7, -0.95, 1.6, 0.0
 
 # ---- groups to drag
 
-BITS_CHOICES, GROUP_CHOICES = (1, 2, 4, 8), (4, 8, 16, 32)
+BITS_CHOICES, GROUP_CHOICES = (1, 2, 3, 4, 5, 6, 7, 8), (4, 8, 16, 32)
+HEIGHT, CLOSEST = 200, 4  # of the drawing, and of levels that are drawn, in pixels
 LEVEL = "rgba(128,128,128,.45)"  # of the lines of levels, on light and dark pages
 OUTLIER = 9  # its place among the values
+
+
+def cost(bits: int, group: int) -> float:
+    """Return the bits per value, with the scale and the minimum of a group."""
+    return bits + 32 / group
+
+
+def relative_error(bits: int, group: int) -> float:
+    """Return how far the values with an outlier are off if they're quantized and decoded."""
+    x = torch.tensor(outlying(), dtype=torch.float64)
+    back = torch.cat([_decoded(part, bits) for part in x.split(group)])
+    return float((back - x).norm() / x.norm())
 
 
 def outlying(count: int = 32) -> list[float]:
@@ -147,7 +161,8 @@ def drag(bits: int = 4, group: int = 32) -> Live:
         f'<i data-levels="" style="position:absolute;left:0;right:0;top:{spans[n // group][0]:.2f}%;'
         f"height:{spans[n // group][1]:.2f}%;border-bottom:1px solid {LEVEL};"
         f"background:linear-gradient({LEVEL} 1px,transparent 1px) 0 0/100% "
-        f'calc(100%/{2**bits - 1})"></i>'
+        f"calc(100%/{2**bits - 1})"
+        f'{";background-image:none" if _are_dense(spans[n // group][1], bits) else ""}"></i>'
         f'<i data-back="" style="position:absolute;left:10%;right:10%;height:3px;margin-top:-1.5px;'
         f'background:{BLUE};top:{100 * (high - b) / (high - low):.2f}%"></i>'
         f'<i style="position:absolute;left:50%;width:8px;height:8px;margin:-4px;border-radius:50%;'
@@ -155,13 +170,15 @@ def drag(bits: int = 4, group: int = 32) -> Live:
         for n, (v, b, place) in enumerate(zip(values, back.tolist(), at, strict=True))
     )
     zero = f"top:{100 * high / (high - low):.2f}%"
-    marks = (("top:0", f"{high:g}"), (f"{zero};transform:translateY(-50%)", "0"), ("bottom:0", f"{low:g}"))
+    marks = (("top:0", f"{high:g}"), (zero, "0"), ("top:100%", f"{low:g}"))
     axis = '<div aria-hidden="true" style="position:relative;width:3.2em;font-size:.85em">' + "".join(
-        f'<span style="position:absolute;right:.6em;{place}">{text}</span>' for place, text in marks
+        f'<span style="position:absolute;right:.6em;transform:translateY(-50%);{place}">{text}</span>'
+        for place, text in marks
     )
     axis += "</div>"
     sliders = "".join(
-        f'<label style="flex:1">{words} = <b data-is="{name}">{now}</b><input type="range" min="0" max="3" '
+        f'<label style="flex:1">{words} = <b data-is="{name}">{now}</b><input type="range" min="0" '
+        f'max="{len(choices) - 1}" '
         f'value="{choices.index(now)}" data-slider="{name}" data-choices="{",".join(map(str, choices))}" '
         f'aria-label="{words}" style="width:100%"></label>'
         for name, words, now, choices in (
@@ -169,10 +186,10 @@ def drag(bits: int = 4, group: int = 32) -> Live:
             ("group", "GROUP", group, GROUP_CHOICES),
         )
     )
-    off = float((back - x).norm() / x.norm())
+    off = relative_error(bits, group)
     least, largest = f"{min(scales):.3f}", f"{max(scales):.3f}"
     between = largest if len(parts) == 1 else f"{least} to {largest}"
-    numbers = {"cost": f"{bits + 32 / group:g}", "scale": between, "error": f"{100 * off:.1f}%"}
+    numbers = {"cost": f"{cost(bits, group):g}", "scale": between, "error": f"{100 * off:.1f}%"}
     words = {
         "cost": "bits per value, with scale and minimum",
         "scale": "scales of the groups",
@@ -181,18 +198,70 @@ def drag(bits: int = 4, group: int = 32) -> Live:
     table = "".join(f'<div>{words[name]}: <b data-is="{name}">{numbers[name]}</b></div>' for name in numbers)
     return Live(
         "groups",
-        f'<div style="display:flex;gap:2em">{sliders}</div><div style="display:flex;height:200px;'
-        f'margin:.8em 0;padding:6px 0;overflow:hidden">{axis}{columns}</div><div>orange dots: the values '
-        f"(n = {OUTLIER} is the outlier, {high:g}), blue bars: what comes back, thin lines: the levels, "
-        f"shades: groups</div>"
-        f'<div aria-live="polite" '
-        f'style="{CODE}">{table}</div>',
+        f'<div style="display:flex;gap:2em">{sliders}</div><div style="display:flex;height:{HEIGHT}px;'
+        f'margin:.8em 0 0;padding:10px 0;overflow:hidden">{axis}{columns}</div>{_places(len(values))}'
+        f'<div style="margin:.3em 0"><span style="color:{ORANGE}">●</span> value &nbsp; '
+        f'<span style="color:{BLUE}">▬</span> what comes back &nbsp; '
+        f'<span style="display:inline-block;vertical-align:middle;width:1.2em;'
+        f'border-top:1px solid {LEVEL}"></span> level, unless they are too close '
+        f"&nbsp; shades: groups</div>"
+        f'<div style="display:flex;gap:2em;align-items:center;flex-wrap:wrap"><div aria-live="polite" '
+        f'style="{CODE}">{table}</div>{_trail(cost(bits, group), off)}</div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"32 values as dots, one of them an outlier, and bars for what they come back as. Two sliders set "
         f"the bits per code, {bits}, and the size of a group, {group}. That takes {numbers['cost']} bits per "
         f"value with scale and minimum. The scales of the groups are {numbers['scale']}, the relative error "
-        f"is {numbers['error']}. Thin lines are the levels.",
+        f"is {numbers['error']}. Thin lines are the levels. A plot of the error against the bits per value "
+        f"keeps a point for each setting.",
     )
+
+
+COSTS, ERRORS = (2, 16), (0.001, 2)  # from left to right and from bottom to top of the plot
+PLOT = (34, 8, 220, 84)  # left, top, width, height
+
+
+def _trail(bits_per_value: float, error: float) -> str:
+    """Draw the plot to which the script adds each setting that is tried."""
+    left, top, wide, high = PLOT
+
+    def x(bits: float) -> float:
+        return left + wide * (bits - COSTS[0]) / (COSTS[1] - COSTS[0])
+
+    def y(off: float) -> float:
+        return top + high * math.log(ERRORS[1] / off) / math.log(ERRORS[1] / ERRORS[0])
+
+    lines = "".join(
+        f'<path d="M{left} {y(off):.1f}H{left + wide}" stroke="{LEVEL}"/><text x="{left - 3}" '
+        f'y="{y(off) + 3:.1f}" text-anchor="end">{off:.0%}</text>'
+        for off in (1.0, 0.1, 0.01)
+    )
+    ticks = "".join(
+        f'<text x="{x(bits):.1f}" y="{top + high + 11}" text-anchor="middle">{bits}</text>'
+        for bits in (2, 4, 8, 12, 16)
+    )
+    return (
+        f'<svg width="{left + wide + 14}" height="{top + high + 28}" fill="currentColor" font-size="10" '
+        f'aria-hidden="true" data-trail="{" ".join(map(str, (*PLOT, *COSTS, *ERRORS)))}">{lines}{ticks}'
+        f'<text x="{left + wide / 2:g}" y="{top + high + 24}" text-anchor="middle">bits per value; '
+        f'error, one dot per setting</text><g data-tried=""></g><circle data-now="" r="5" fill="{ORANGE}" '
+        f'cx="{x(bits_per_value):.1f}" cy="{y(error):.1f}"/></svg>'
+    )
+
+
+def _places(count: int) -> str:
+    """Write below the columns which n is where."""
+    shown = "".join(
+        f'<span style="flex:1;width:0;text-align:center;white-space:nowrap">'
+        f"{n if n in (0, OUTLIER, count - 1) else ''}</span>"
+        for n in range(count)
+    )
+    head = '<span style="width:3.2em;text-align:right;padding-right:.6em;box-sizing:border-box">n =</span>'
+    return f'<div aria-hidden="true" style="display:flex;font-size:.85em">{head}{shown}</div>'
+
+
+def _are_dense(percent: float, bits: int) -> bool:
+    """Return whether a group's levels are too close to be drawn. percent: its part of the height."""
+    return HEIGHT * percent / 100 < CLOSEST * (2**bits - 1)
 
 
 def _decoded(part: torch.Tensor, bits: int) -> torch.Tensor:

@@ -3,7 +3,19 @@
 import torch
 import triton
 
+from puzzles_lib.chapters.ch10_quantize.pictures import BITS_CHOICES, GROUP_CHOICES, cost, relative_error
 from puzzles_lib.question import Nudge, Question
+
+
+def _cheapest_half() -> tuple[int, int]:
+    """Return the cheapest setting with at most half the error of 4 bits and one group."""
+    most = relative_error(4, 32) / 2
+    every = [(bits, group) for bits in BITS_CHOICES for group in GROUP_CHOICES]
+    return min((one for one in every if relative_error(*one) <= most), key=lambda one: cost(*one))
+
+
+def _is_setting(given: tuple) -> bool:
+    return len(given) == 2 and given[0] in BITS_CHOICES and given[1] in GROUP_CHOICES
 
 
 def _gain() -> float:
@@ -95,6 +107,25 @@ def _are_fair(found: tuple, right: tuple) -> bool:
 
 
 QUESTIONS = (
+    Question(
+        id="ch10-q14",
+        asks="Which setting of the sliders at least halves the error of 4 bits and one group of 32, for the "
+        "fewest bits per value? (BITS, GROUP)",
+        right=_cheapest_half,
+        kind=tuple,
+        nudges=(
+            Nudge(
+                lambda v, r: not _is_setting(v),
+                "Answer with (BITS, GROUP), from 1 to 8 bits and a group of 4, 8, 16 or 32.",
+            ),
+            Nudge(
+                lambda v, r: relative_error(*v) > relative_error(4, 32) / 2,
+                "This setting has an error of {error:.1%}. Half of the first one is {half:.1%}.",
+                lambda v: {"error": relative_error(*v), "half": relative_error(4, 32) / 2},
+            ),
+        ),
+        nudge="This setting halves the error, but another one does so for fewer bits per value.",
+    ),
     Question(
         id="ch10-q1",
         asks="The group -3, -1, 1, 3 is quantized to one bit. What is the gain of the decoded values?",
