@@ -366,7 +366,9 @@ def test_a_mistake_is_answered_by_its_nudge(id, value, words):
 def test_every_nudge_is_reached_by_some_mistake():
     reached = {answer(id, value).words for id, value, _ in MISTAKES}
     said = {n.words for q in MINE.values() for n in q.nudges} | {q.nudge for q in MINE.values()}
-    assert said == reached
+    forms = [re.sub(r"\\{.*?\\}", ".*", re.escape(words)) for words in said]  # numbers are inserted
+    assert not [form for form in forms if not any(re.fullmatch(form, words) for words in reached)]
+    assert not [words for words in reached if not any(re.fullmatch(form, words) for form in forms)]
 
 
 @pytest.mark.parametrize("id", MINE)
