@@ -29,6 +29,9 @@ def test_different_good_designs_are_accepted(choices):
     assert "Accepted: no design is more than 5% faster." in told and "Not yet" not in told
 
 
+IDLE = " would do for 825,000: the last round isn't full, or the last part of each text is short."
+
+
 @pytest.mark.parametrize(
     "choices, words",
     [
@@ -40,9 +43,13 @@ def test_different_good_designs_are_accepted(choices):
             ("4 bits", "float8", 2084, 12),
             "Refused: 5.1 GB of weights and 78.6 GB of cache are more than 80 GB.",
         ),
-        (("bfloat16", "bfloat16", 6250, 1), "is PART: 8 programs would fill 0.06 rounds, but take 1 round."),
-        (("4 bits", "float8", 6250, 11), "is PART: 88 programs would fill 0.67 rounds, but take 1 round."),
-        (("4 bits", "float8", 3125, 11), "is PART: 176 programs would fill 1.33 rounds, but take 2 rounds."),
+        (("bfloat16", "bfloat16", 6250, 1), f"is PART: a layer has 50,000 pages, but 1 round{IDLE}"),
+        (("4 bits", "float8", 6250, 11), f"is PART: a layer has 550,000 pages, but 1 round{IDLE}"),
+        (("4 bits", "float8", 3125, 11), f"is PART: a layer has 550,000 pages, but 2 rounds{IDLE}"),
+        (
+            ("4 bits", "float8", 512, 11),
+            f"but 9 rounds{IDLE.replace('825,000', '608,256')}",
+        ),
         (("4 bits", "float8", 1, 11), "is PART: 6250 parts per text: their o and lse are 72.7 GB of a step."),
         (("8 bits", "float8", 190, 10), "is the weights: 9.2 GB of a step are theirs."),
         (("4 bits", "bfloat16", 190, 5), "is the cache: 65.5 GB of a step are its keys and values."),

@@ -112,7 +112,7 @@ class Spoken:
             same = len(os.path.commonprefix([self.by_torch, self.text]))
             before, after = self.text[:same][-20:], self.by_torch[same : same + 20]
             remarks.append(f"after {before!r}, torch writes {after!r}")
-            if not self._doubted(_MISTAKE):  # then the cause is known
+            if not self._doubted(_MISTAKE) + self._doubted(_FAILS):  # then the cause is known
                 remarks.append(
                     "a wrong kernel can do that, and sometimes rounding can: run check to find out"
                 )

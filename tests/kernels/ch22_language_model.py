@@ -474,12 +474,20 @@ begins_at_zero = edited(
     {"acc = tl.dot_scaled(": "acc += tl.dot_scaled(", '"e2m1", acc)': '"e2m1")'},
 )
 
+exp_of_all = edited(
+    NUCLEUS_TOKEN,
+    "exp_of_all",
+    "Doesn't subtract the maximum before exp.",
+    {"p = tl.exp(logits - tl.max(logits, axis=0))": "p = tl.exp(logits)"},
+)
+
 WRONG = [
     Wrong(MXFP4_MATMUL, begins_at_zero, "machine", "as its last argument, acc = tl.dot_scaled(..., acc)"),
     Wrong(SWIGLU_DOWN, in_tf32, "machine", "tl.dot of float32 tiles: 1"),
     Wrong(LINEAR_CROSS_ENTROPY_GRAD, gradients_in_tf32, "machine", "tl.dot of float32 tiles: 2"),
     Wrong(ROUTE, rounded_logits, "values", "logits:a_hair_apart"),
     Wrong(MXFP4_MATMUL, unpacked_by_hand, "machine", "could be made once, or left out"),
+    Wrong(NUCLEUS_TOKEN, exp_of_all, "values", "subtract the maximum of the logits before exp"),
     Wrong(NUCLEUS_TOKEN, every_pair, "compiler", "a block of 4,194,304 elements is too large"),
 ]
 

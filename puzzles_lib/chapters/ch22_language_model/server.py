@@ -140,15 +140,17 @@ class Plan:
         """Return what costs the most speed, as a sentence: the choice that alone could gain the most."""
         gains = {name: max(each.speed for each in _with_other(self, name)) for name in _OTHERS}
         name = max(gains, key=lambda name: gains[name])
-        filled = self.programs / GPU.multiprocessors
-        idle = f"{self.programs} programs would fill {filled:.2f} rounds, but take {_rounds(self.rounds)}"
+        pages = self.texts * MODEL.H_KV * _pages()
+        room = self.rounds * GPU.multiprocessors * min(self.PART, _pages())
+        idle = f"a layer has {pages:,} pages, but {_rounds(self.rounds)} would do for {room:,}: "
+        idle += "the last round isn't full, or the last part of each text is short"
         short = f"{self.parts} parts per text: their o and lse are {_gb(self.part_bytes)} of a step"
         return {
             "weights": f"the weights: {_gb(self.weight_bytes)} of a step are theirs.",
             "cache": f"the cache: {_gb(self.cache_bytes)} of a step are its keys and values.",
             "texts": f"the texts: {self.texts} share a step's {_gb(self.weight_bytes)} of weights, and "
             f"{_gb(self.free)} of memory are free.",
-            "PART": f"PART: {idle if filled < 0.95 * self.rounds else short}.",
+            "PART": f"PART: {idle if pages < 0.95 * room else short}.",
         }[name]
 
     def __repr__(self) -> str:
