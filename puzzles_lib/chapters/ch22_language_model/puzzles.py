@@ -2092,12 +2092,6 @@ def _zeros_take_part(logits: Tensor, P: float, SEED: int, V: int, BLOCK_V: int) 
     return torch.cat((noisy, noisy.new_zeros(len(noisy), BLOCK_V - V)), 1).argmax(1).int()
 
 
-def _without_the_maximum(logits: Tensor, P: float, SEED: int) -> Tensor:
-    """Return draws in which a row has token 0 if the sum of its exp, in float32, is 0 or infinite."""
-    p = logits.float().exp() / logits.float().exp().sum(1, keepdim=True)
-    return nucleus_token(logits, P, SEED).where(~p.isnan().any(1), 0)
-
-
 def _largest_of_kept(logits: Tensor, P: float, SEED: int) -> Tensor:
     noisy = logits + _noise(logits, SEED)
     return torch.where(_kept(logits, P), noisy, -torch.inf).amax(1).int()
@@ -2166,10 +2160,8 @@ NUCLEUS_TOKEN = Puzzle(
         "and is the threshold the smallest of those kept?": (lambda logits, P, SEED: logits.argmax(1).int()),
         "the token that crosses P is missing, even the likeliest: is its own probability in the sum, "
         "or is the threshold itself left out?": _with_itself,
-        "the sum of exp is 0 or infinite here, so p is NaN: subtract the maximum of the logits before exp": (
-            _without_the_maximum
-        ),
-        "tokens outside of the nucleus take part, with 0: give them minus infinity": _zeros_take_part,
+        "tokens outside of the nucleus take part, with 0, or p is NaN: give them minus infinity, and "
+        "subtract the maximum of the logits before exp": _zeros_take_part,
         "nothing is kept here, and then token 0 wins: compare P with a sum, not with one probability": (
             _none_kept
         ),
