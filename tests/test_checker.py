@@ -14,7 +14,7 @@ from torch import Tensor
 from puzzles_lib import LONG_SOFTMAX, LONG_SUM, MASKED_ADD, ledger, stages, trace
 from puzzles_lib.authoring.solutions import define, kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
-from puzzles_lib.checker import examine, probes
+from puzzles_lib.checker import compare, examine, probes
 from puzzles_lib.checking import check
 from puzzles_lib.puzzle import Case, Puzzle
 from tests import kernels
@@ -395,6 +395,18 @@ def test_after_a_time_limit_the_other_cases_are_not_tried():
     report = examine(never_ends, SCALE_ROWS, seconds=0.3)
     assert [c.status for c in report.cases] == ["FAIL", "skip"]
     assert "time limit: still running after 0.3 s of CPU time" in str(report)
+
+
+@pytest.mark.parametrize("name", ["relu_the_wrong_way", "outer_x_and_y_swapped"])
+def test_a_reason_is_looked_for_in_the_first_case_that_fails_only(name, monkeypatch):
+    (wrong,) = [each for each in kernels.wrong() if each.kernel.__name__ == name]
+    looked, diagnoses = [], compare._diagnoses
+    monkeypatch.setattr(compare, "_diagnoses", lambda w: looked.append(str(w.case)) or diagnoses(w))
+    report = examine(wrong.kernel, wrong.puzzle)
+    failed = [case for case in report.cases if case.verdict]
+    assert len(failed) > 3 and failed[0].verdict.diagnosis
+    assert all(case.verdict.message and not case.verdict.diagnosis for case in failed[1:])
+    assert set(looked) == {failed[0].label}
 
 
 def test_examine_may_end_at_the_first_failure():

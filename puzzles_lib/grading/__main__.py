@@ -253,7 +253,7 @@ def _named(submissions: Sequence[Submission], salt: str) -> dict[str, str]:
 def _only(wanted: Sequence[str] | None, real: Mapping[str, str], roster: people.Roster | None) -> set[str]:
     """Return the students that --only names. Raise ValueError for one who has handed in nothing."""
     try:
-        return {one for who in wanted or () for one in people.meant(who, real, roster)}
+        return set().union(*(people.meant(name, real, roster) for name in wanted or ()))
     except ValueError as error:
         raise ValueError(f"--only: {error}") from None
 
