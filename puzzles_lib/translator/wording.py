@@ -775,6 +775,8 @@ def _numbers(text: str) -> list[int]:
 def _kind(t: Trouble, text: str) -> str:
     """Return Triton's text of a type in plain words."""
     text = text.replace("constexpr", "").replace("'", "")
+    if text.startswith(("[", "(")):
+        return "a tuple"
     if block := re.match(r"pointer<<\[(.*)\], (\w+)>", text):
         shape = t.shape(_numbers(block[1]))
         return f"a block pointer to {shape} of {_dtype(block[2])}"
@@ -1698,8 +1700,8 @@ def of_compilation(
         own = not callee or callee.endswith("static_assert")
         words = "tl.static_assert fails" if own else f"{callee} rejects its arguments"
         return Refusal(one_line(f"{words}{': ' * bool(message)}{message}"), site)
-    wrapped = re.fullmatch(r"(\w+)\((?:(['\"])(.*)\2)?,?\)", message or str(error), re.DOTALL)
-    kind, plain = (wrapped[1], wrapped[3] or "") if wrapped else ("", message or str(error))
+    wrapped = re.fullmatch(r"(\w+)\(((['\"]).*\3)?,?\)", message or str(error), re.DOTALL)
+    kind, plain = (wrapped[1], _unquoted(wrapped[2])) if wrapped else ("", message or str(error))
     if seen.returned is not None and "ret():" in plain:  # the value of tl.store, which is none
         return of_return(seen) or Refusal(one_line(plain), site)
     if kind == "RecursionError" or recursive and kind == "KeyError":
@@ -1707,6 +1709,16 @@ def of_compilation(
     trouble = Trouble(plain or kind, kind, seen.node, site.source if site else "", seen)
     words = explained(trouble)
     return Refusal(one_line(words), _site(seen, trouble.node, functions), one_line(trouble.advice))
+
+
+def _unquoted(text: str | None) -> str:
+    """Return the text that Python writes so in the `repr` of an exception; ``""`` for none."""
+    if not text:
+        return ""
+    try:
+        return str(ast.literal_eval(text))
+    except (SyntaxError, ValueError):  # a message of Triton's that only looks like one
+        return text[1:-1]
 
 
 def explained(trouble: Trouble) -> str:
