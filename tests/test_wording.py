@@ -582,7 +582,8 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.zeros((0,), tl.float32)": "a block of shape (0,) has no elements",
     "for i in range(4):\n    x = tl.histogram(offs, True)": "but [1] of int32 after this line",
     "for i in range(4):\n    mask = x2 > 0": "a mask [32] = [BLOCK] before the loop, but a mask [32, 16]",
-    "b = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\nif x_ptr:\n    b = ([32], (1,))": "b is a block "
+    "b = tl.make_block_ptr(x_ptr, (N,), (1,), (0,), (32,), (0,))\n"
+    "if x_ptr:\n    b = ([32], (1,))": "b is a block "
     "pointer to [32] = [BLOCK] of float32 before the if, but a tuple after this line",
     "if x_ptr:\n    mask = (1,)": "mask is a mask [32] = [BLOCK] before the if, but a tuple after this line",
     "for i in range(4):\n    x = x.to(tl.float16)": "x is [32] = [BLOCK] of float32 before the loop",
