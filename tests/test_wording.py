@@ -721,11 +721,28 @@ def test_a_global_beside_a_pointer_of_its_name_is_told_the_pointer():
     assert "z is not defined here: the pointer is z_ptr (a kernel can't see the global z)" in refusal.message
 
 
-def test_a_name_that_the_kernel_sets_in_a_loop_is_not_taken_for_a_global():
-    kernel = written("for i in range(0, N):\n    scale = x + i\ntl.store(z_ptr + offs, scale)")
+@pytest.mark.parametrize(
+    "lines, says",
+    [
+        (
+            "for i in range(0, N):\n    scale = acc * 2\ntl.store(z_ptr + offs, scale)",
+            r", because line \d+ sets it inside: move that line below the loop",
+        ),
+        (
+            "for i in range(0, N):\n    at = offs + i\n    scale = tl.load(x_ptr + at)\ntl.store(z_ptr, scale)",
+            r": line \d+ sets it inside, for each i. Set it here, too",
+        ),
+        (
+            "for i in range(0, N):\n    scale = x + i\nfor i in range(0, N):\n    acc += scale",
+            r": line \d+ sets it inside, for each i. Set it in this loop, too",
+        ),
+    ],
+)
+def test_a_name_that_the_kernel_sets_in_a_loop_is_not_taken_for_a_global(lines, says):
+    kernel = written(lines)
     kernel.__globals__["scale"] = X
     message = front_end(kernel, ARGUMENTS).message
-    assert re.search(r"scale is not defined after the loop, because line \d+ sets it inside", message)
+    assert re.search(f"scale is not defined after the loop{says}", message), message
 
 
 UNSET = "z is not defined: no line sets it, and it is not among the kernel's parameters"

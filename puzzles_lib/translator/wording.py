@@ -935,7 +935,7 @@ def _why_undefined(t: Trouble, name: str) -> str:
     at = getattr(t.node, "lineno", 0)
     if any(line < at for line in places):
         if inside := _set_in_an_ended_loop(t, name, at):
-            return f" after the loop, because line {inside} sets it inside: move that line below the loop"
+            return inside
         return " here: a name set only in an if or a loop needs a value before it"
     if f"{name}_ptr" in t.seen.scope and _in_an_address(t, name):
         return f" here: the pointer is {name}_ptr"
@@ -944,13 +944,29 @@ def _why_undefined(t: Trouble, name: str) -> str:
     return ": no line sets it, and it is not among the kernel's parameters"
 
 
-def _set_in_an_ended_loop(t: Trouble, name: str, at: int) -> int:
-    """Return the line that sets a name in a loop that ends before a line; 0 if there is none."""
+def _set_in_an_ended_loop(t: Trouble, name: str, at: int) -> str:
+    """Return what to do with a name that a loop sets which ends before a line; ``""`` if there is none."""
     loops = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.For)] if t.seen.source else []
     for loop in (each for each in loops if (each.end_lineno or 0) < at):
-        if isinstance(made := _last_assignment(loop, name), ast.Assign):
-            return _line(t.seen, made).line
-    return 0
+        if not isinstance(made := _last_assignment(loop, name), ast.Assign):
+            continue
+        line, variable = _line(t.seen, made).line, ast.unparse(loop.target)
+        if name not in _changing(loop):
+            return f" after the loop, because line {line} sets it inside: move that line below the loop"
+        here = "in this loop" if any(each.lineno <= at <= (each.end_lineno or 0) for each in loops) else "here"
+        return f" after the loop: line {line} sets it inside, for each {variable}. Set it {here}, too"
+    return ""
+
+
+def _changing(loop: ast.For) -> set[str]:
+    """Return the names that are computed from a loop's variable in each of its iterations."""
+    found = _names(loop.target)
+    inside = [n for n in ast.walk(loop) if isinstance(n, ast.Assign) and len(n.targets) == 1]
+    for _ in inside:  # a name may be set above a line that it is computed from
+        for each in inside:
+            if isinstance(each.targets[0], ast.Name) and found & _names(each.value):
+                found.add(each.targets[0].id)
+    return found
 
 
 def _in_an_address(t: Trouble, name: str) -> bool:
