@@ -58,6 +58,7 @@ SLIPS = [
      "z_ptr = x_ptr + 10 makes z_ptr an address in x, not in z", "Addresses and values"),
     (CONSTANT_ADD, {"x + 10": "(x + 10).to(tl.int32)"},
      "every element of z is a whole number: does a conversion cut off fractions?", "Two steps"),
+    (CONSTANT_ADD, {"x + 10": "tl.full((BLOCK,), 1.0, tl.float32)"}, "every element of z is 1", "Two steps"),
     (CONSTANT_ADD, {"x + 10": "x.to(tl.int32) + 10"}, "does a conversion cut off fractions?", "Two steps"),
     (DOUBLE, {"z = 2 * x": "z = 2 * x if x > 0 else 2 * x"}, "cannot choose lane by lane", "What to type"),
     (DOUBLE, {"    z = 2 * x": "    z = x\n    tl.store(z_ptr + offs, 2 * x, mask=mask)"},

@@ -11,7 +11,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from puzzles_lib.authoring.solutions import define
+from puzzles_lib.authoring.solutions import define, kernel_sources
+from puzzles_lib.chapters import puzzles
+from puzzles_lib.checker import examine
 from puzzles_lib.compiler import Opinions, build, find_target, front_end, translate
 from puzzles_lib.compiler.vetting import vet
 from puzzles_lib.source import Refusal
@@ -477,6 +479,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = tl.program_id(N)": "an argument of tl.program_id must be known at compile time",
     "z_ptr = 2 * x\ntl.store(z_ptr + offs, x)": "z_ptr is no pointer any more: line ",
     "tl.store(offs, x)": "tl.store needs addresses first, such as x_ptr + offs, but this is int32",
+    "r = tl.load(x + 1)": "tl.load needs addresses first, such as x_ptr + offs, but x + 1 is float32: values",
     "tl.store(z_ptr + offs, x2)": "the addresses are [32] = [BLOCK], the value is [32, 16] = [BLOCK, HALF]",
     "r = x & 1": "x & 1 only works on integers and masks, but x is float32",
     "r = x_ptr + z_ptr": "only integers can be added to addresses: tl.load(...) reads the values there",
@@ -729,7 +732,7 @@ def test_a_global_beside_a_pointer_of_its_name_is_told_the_pointer():
             r", because line \d+ sets it inside: move that line below the loop",
         ),
         (
-            "for i in range(0, N):\n    at = offs + i\n    scale = tl.load(x_ptr + at)\ntl.store(z_ptr, scale)",
+            "for i in range(0, N):\n    at = offs + i\n    scale = at * 2\ntl.store(z_ptr, scale)",
             r": line \d+ sets it inside, for each i. Set it here, too",
         ),
         (
@@ -743,6 +746,29 @@ def test_a_name_that_the_kernel_sets_in_a_loop_is_not_taken_for_a_global(lines, 
     kernel.__globals__["scale"] = X
     message = front_end(kernel, ARGUMENTS).message
     assert re.search(f"scale is not defined after the loop{says}", message), message
+
+
+@pytest.mark.parametrize(
+    "puzzle, old, new, says",
+    [
+        (
+            "online_softmax",
+            "denominator * factor",
+            "denominator * factor[:, None]",
+            "denominator and factor are vectors of one length: leave out [:, None]",
+        ),
+        (
+            "long_softmax",
+            "row_max = tl.full((BLOCK_M,)",
+            "row_max = tl.full((BLOCK_M, BLOCK_N)",
+            "row_max has 2 axes because of line 7: row_max = tl.full((BLOCK_M, BLOCK_N)",
+        ),
+    ],
+)
+def test_a_vector_with_an_axis_too_many_is_named(puzzle, old, new, says):
+    kernel = define(kernel_sources()[puzzle].replace(old, new, 1), f"<{puzzle} with {new}>")
+    (chosen,) = (each for each in puzzles() if each.name == puzzle)
+    assert says in str(examine(kernel, chosen))
 
 
 UNSET = "z is not defined: no line sets it, and it is not among the kernel's parameters"

@@ -413,7 +413,7 @@ def _whole(w: _Wrong) -> str:
         return ""
     if not w.got.isfinite().all() or (w.got != w.got.trunc()).any() or not w.got.any():
         return ""
-    if ((w.got - w.value).abs() >= 1).any() or not w.wrong.all():
+    if ((w.got - w.value).abs() >= 1).any() or not w.wrong.all() or (w.got == w.got.flatten()[0]).all():
         return ""
     return (
         f"every element of {w.expected.argument.name} is a whole number: does a conversion cut off fractions?"

@@ -179,12 +179,28 @@ class Trouble:
             axis = 0
         if vector[0] != tile[1 - axis]:
             return False
+        if advice := self._turned_for_nothing(node):
+            self.advice = advice
+            return True
         text = ast.unparse(node)
         where = f" on line {site.line}" if (site := _line(self.seen, made)).line and made.lineno < at else ""
         what, which = (text, text) if len(text) <= LONGEST_TILE else ("the tile", "...")
         each = "column" if axis == 0 else "row"
         self.advice = f"fold {what}{where} to one number per {each}: tl.{name}({which}, axis={axis})"
         return True
+
+    def _turned_for_nothing(self, node: ast.expr) -> str:
+        """Return advice on two vectors of one length whose result is a tile, since one has a new axis."""
+        if not isinstance(node, ast.BinOp):
+            return ""
+        for turned, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(turned, ast.Subscript) and "None" in ast.unparse(turned.slice):
+                shapes = [self.block(turned.value), self.block(other)]
+                if shapes[0] == shapes[1] and len(shapes[0]) == 1:
+                    axis = ast.unparse(turned)[len(ast.unparse(turned.value)) :]
+                    both = f"{ast.unparse(other)} and {ast.unparse(turned.value)}"
+                    return f"{both} are vectors of one length: leave out {axis}"
+        return ""
 
 
 LONGEST_TILE = 40  # characters of an expression that is shown twice
@@ -527,7 +543,9 @@ def _no_addresses(t: Trouble, found: re.Match) -> str:
     for node in ast.walk(first):
         if isinstance(node, ast.Name) and node.id.endswith("_ptr") and (made := _set_last(t, node.id)):
             return f"{node.id} is no pointer any more: line {made} gives it another value"
-    return f"{callee} needs addresses first, such as x_ptr + {t.text(first)}, but this is {_dtype(value)}"
+    if "float" in (kind := _dtype(value)):
+        return f"{callee} needs addresses first, such as x_ptr + offs, but {t.text(first)} is {kind}: values"
+    return f"{callee} needs addresses first, such as x_ptr + {t.text(first)}, but this is {kind}"
 
 
 def _set_last(t: Trouble, name: str) -> int:
@@ -700,7 +718,10 @@ def _carried(t: Trouble, found: re.Match) -> str:
         sizes = re.search(r"<\['(.*)'\]|<\[(.*?)\]", found[2])
         if sizes and t.fold_missing(last, _numbers(sizes[1] or sizes[2])):
             return f"{text}: a loop cannot change a variable's shape or dtype"
-        t.axes_from(*(node for node in ast.walk(last) if isinstance(node, ast.Name)))
+        names = [node for node in ast.walk(last) if isinstance(node, ast.Name)]
+        most = max((len(t.block(name)) for name in names), default=0)
+        indexed = [node for node in ast.walk(last) if isinstance(node, ast.Subscript)]
+        t.axes_from(*([node.value for node in indexed if len(t.block(node)) > most] or names))
     return f"{text}: a loop cannot change a variable's shape or dtype"
 
 
@@ -953,7 +974,8 @@ def _set_in_an_ended_loop(t: Trouble, name: str, at: int) -> str:
         line, variable = _line(t.seen, made).line, ast.unparse(loop.target)
         if name not in _changing(loop):
             return f" after the loop, because line {line} sets it inside: move that line below the loop"
-        here = "in this loop" if any(each.lineno <= at <= (each.end_lineno or 0) for each in loops) else "here"
+        around = any(each.lineno <= at <= (each.end_lineno or 0) for each in loops)
+        here = "in this loop" if around else "here"
         return f" after the loop: line {line} sets it inside, for each {variable}. Set it {here}, too"
     return ""
 
