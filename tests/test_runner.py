@@ -196,3 +196,14 @@ def test_a_run_that_is_not_clean_has_no_result_but_a_report(kernel, words):
         run(kernel, HALVES, x=torch.zeros(4, dtype=torch.int32), N=7, BLOCK=8, seconds=seconds)
     text = str(raised.value)
     assert words in text and len(text.splitlines()) <= 12
+
+
+def test_what_a_decorator_sets_is_left_out():
+    x, configs = torch.tensor([3, 4, 5], dtype=torch.int32), [triton.Config({"BLOCK": b}) for b in (8, 16)]
+    tuned = triton.autotune(configs, key=["N"])(halves_kernel)
+    assert run(tuned, HALVES, x=x, N=5).tolist() == [3, 3, 4, 4, 5]
+    assert run(tuned.fn, HALVES, x=x, N=5, BLOCK=32).tolist() == [3, 3, 4, 4, 5]
+    with pytest.raises(TypeError, match="BLOCK=32 would not be used.* Leave it out, or run halves_kernel.fn"):
+        run(tuned, HALVES, x=x, N=5, BLOCK=32)
+    given = triton.heuristics({"BLOCK": lambda values: 8})(halves_kernel)
+    assert run(given, HALVES, x=x, N=5).tolist() == [3, 3, 4, 4, 5]

@@ -13,7 +13,7 @@ from puzzles_lib.checker.run_launches import counting
 from puzzles_lib.puzzle import ALLOWED_NUMBERS, Case, Puzzle, evaluate, expect_puzzle, is_number
 from puzzles_lib.staleness import stale_note
 from puzzles_lib.stumbles import sentence_first
-from puzzles_lib.wrapped import unwrap
+from puzzles_lib.wrapped import Wrapped, unwrap
 
 
 def run(
@@ -30,7 +30,8 @@ def run(
 
     values: a CPU tensor for each input of the puzzle, under the input's name, with the dtype and the number
         of axes that the spec gives it. Add each number that no tensor's shape gives, such as a block size, as
-        in `Case`. Your tensors need not be contiguous. They are copied, so the kernel doesn't change them.
+        in `Case`, unless the kernel's `triton.autotune` or a heuristic sets it. Your tensors need not be
+        contiguous. They are copied, so the kernel doesn't change them.
     seconds: the limit on the run's CPU time. The limit on elapsed time is ten times as long.
 
     The kernel runs once on the CPU, with every memory access checked, as in `check`. Its results are not
@@ -48,11 +49,12 @@ def run(
         if unnamed:
             names = ", ".join(f"{each.name}=..." for each in puzzle.inputs)
             raise TypeError(f"run: name each tensor, as in run(kernel, {puzzle.name.upper()}, {names})")
+        wrapped = unwrap(kernel)
         tensors, numbers = _tensors_and_numbers(puzzle, values)
+        numbers |= _set_by_wrappers(wrapped, puzzle, numbers)
         case = Case(fill=None, salt="", pretend=False, **_numbers(puzzle, tensors, numbers))
     except (TypeError, ValueError) as error:
         raise sentence_first(error.with_traceback(None)) from None
-    wrapped = unwrap(kernel)
     if old := stale_note(wrapped.kernel) if wrapped else "":
         raise sentence_first(RuntimeError(f"{old}.")) from None
     inputs = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
@@ -119,6 +121,16 @@ def _tensors_and_numbers(
             raise ValueError(f"run: {name} must be {allowed}, but is {value!r}")
         numbers[name] = value
     return tensors, numbers
+
+
+def _set_by_wrappers(wrapped: Wrapped | None, puzzle: Puzzle, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stand-ins for the numbers that a decorator of the kernel sets. Raise if they are given."""
+    numbers = puzzle.cases[0].numbers
+    sets = sorted((wrapped.gives if wrapped else set()) & set(numbers))
+    if wrapped and (twice := [name for name in sets if name in given]):
+        text = f"run: {twice[0]}={given[twice[0]]} would not be used, because the kernel's decorator sets it"
+        raise TypeError(f"{text}. Leave it out, or run {wrapped.kernel.__name__}.fn, without the decorator")
+    return {name: numbers[name] for name in sets}
 
 
 def _numbers(puzzle: Puzzle, tensors: Mapping[str, torch.Tensor], given: Mapping[str, Any]) -> dict[str, Any]:
