@@ -224,7 +224,7 @@ ROWS = {
     ),
     r"^reshape\(\) cannot change total number": (
         "r = tl.reshape(x, (HALF, 4))",
-        "tl.reshape keeps the number of elements, but x is [32] = [BLOCK]: 32 elements",
+        "tl.reshape keeps the number of elements, but x is [32] = [BLOCK] and has 32, [16, 4] would have 64",
     ),
     r"^index must be an integer tensor": (
         "r = tl.gather(x, x, 0)",
@@ -516,7 +516,8 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = offs < x_ptr.shape[0]": "x_ptr is an address, which has no shape: use the size of the tensor",
     "r = x2.shape[3]": "x2.shape[3] does not exist: x2 has only x2.shape[0] and x2.shape[1]",
     "r = tl.max(x, 0).shape[0]": "tl.max(x, 0) is one number, which has no shape",
-    "r = (1, 2)[2]": "the index is out of range: the index of the first element is 0",
+    "r = (1, 2)[2]": "the index is out of range: (1, 2) has 2 parts, 0 and 1",
+    "r = x.reshape(HALF, 4)": "x is [32] = [BLOCK] and has 32, [16, 4] would have 64",
     "r = x[offs]": "x[offs] cannot pick elements of the block x: load the elements that you need with",
     "r = tl.load(x_ptr + offs, mask=0 < offs < N)": "cannot chain comparisons: write (0 < offs) & (offs < N)",
     "r = 0 <= offs | offs < N | offs == 3": "parentheses: (0 <= offs) | (offs < N) | (offs == 3)",

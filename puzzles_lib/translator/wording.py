@@ -1279,6 +1279,10 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
             whole = t.text(t.node) if t.node else text
             return f"{whole} does not exist: {text} has only {known}"
         return f"{text} is one number, which has no shape"
+    parts = t.seen.value(node) if node else None
+    if count := len(parts) if isinstance(parts, tuple | list | tl.tuple) else 0:
+        known = {1: "one part, 0", 2: "2 parts, 0 and 1"}.get(count, f"{count} parts, 0 to {count - 1}")
+        return f"the index is out of range: {t.text(node)} has {known}"
     return "the index is out of range: the index of the first element is 0"
 
 
@@ -1291,9 +1295,19 @@ def _other_count(t: Trouble, _: re.Match) -> str:
     if not t.operands():
         return ""
     block, value = t.operands()[0]
-    sizes = _sizes(value)
-    text = f"{t.text(block)} is {t.shape(sizes)}: {math.prod(sizes)}"
-    return f"{t.callee()} keeps the number of elements, but {text} elements"
+    parts = t.parts()
+    sizes, wanted = _sizes(value), _whole_numbers(t, parts[parts.index(block) + 1 :])
+    text = f"{t.text(block)} is {t.shape(sizes)} and has {math.prod(sizes)}"
+    other = f", {_listed(wanted)} would have {math.prod(wanted)}" if wanted else ""
+    return f"{t.callee()} keeps the number of elements, but {text}{other}"
+
+
+def _whole_numbers(t: Trouble, nodes: Sequence[ast.expr]) -> list[int]:
+    """Return the numbers of a shape, written as a tuple or as arguments; [] if one isn't known."""
+    parts = [part for node in nodes for part in (node.elts if isinstance(node, ast.Tuple) else [node])]
+    values = [part.value if isinstance(part, ast.Constant) else t.seen.value(part) for part in parts]
+    numbers = [value.value if isinstance(value, tl.constexpr) else value for value in values]
+    return numbers if all(type(number) is int for number in numbers) else []
 
 
 def _one_number(t: Trouble, _: re.Match) -> str:
