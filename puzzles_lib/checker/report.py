@@ -382,9 +382,9 @@ class Report:
         for case in cases:
             some = alike[_fault(case)]
             if case.status != "FAIL" or len(some) == 1:
-                rows.append(self._row(case, _fault(case)))
+                rows.append(self._row(case, f"   {_fault(case)}" if case.verdict else ""))
             elif case is some[0]:
-                rows.append(Row(case.status, _numbered(some) + _fault(case, len(some))))
+                rows.append(Row(case.status, _with(_numbered(some), _fault(case, len(some)))))
         return rows
 
     def _told(self, case: CaseResult) -> Row:
@@ -400,10 +400,7 @@ class Report:
         rows = []
         for status, some in found.items():
             faults = dict.fromkeys(_fault(case, len(some)) for case in some)
-            first, *others = filter(None, faults) if any(faults) else [""]
-            rows.append(
-                Row(status, _numbered(some) + first + "".join(f", or {each.strip()}" for each in others))
-            )
+            rows.append(Row(status, _with(_numbered(some), ", or ".join(filter(None, faults)))))
         return rows
 
     def _row(self, case: CaseResult, fault: str = "") -> Row:
@@ -469,7 +466,7 @@ class Report:
 
 
 def _fault(case: CaseResult, cases: int = 1) -> str:
-    """Return the words for what is wrong, to write after as many cases; "" if nothing is."""
+    """Return the words for what is wrong with as many cases; "" if nothing is."""
     if not case.verdict:
         return ""
     kind = case.verdict.kind
@@ -478,20 +475,22 @@ def _fault(case: CaseResult, cases: int = 1) -> str:
         words = _SAME_RACE if SAME_VALUE in case.verdict.message else _RACE
     if kind == "loads" and NEVER_LOADED in case.verdict.message:
         words = "an input that is never loaded"
-    return "   " + (words.replace("does not", "do not") if cases > 1 else words)
+    return words.replace("does not", "do not") if cases > 1 else words
 
 
 def _numbered(cases: Sequence[CaseResult]) -> str:
-    """Return ``"4 cases: 2, 3, 5 and 8"``; a random case has no number."""
-    numbers = [case.number for case in cases]
-    text = _counted(len(cases), "{}")
-    known = [number for number in numbers if number is not None]
-    if not known or len(known) < len(numbers):
-        return text
+    """Return ``"cases 2, 3, 5 and 8"``; if one of them is a random case, which has no number, ``"4 cases"``."""
+    known = [case.number for case in cases if case.number is not None]
+    if len(known) < len(cases):
+        return _counted(len(cases), "{}")
     if len(known) > 2 and known == list(range(known[0], known[-1] + 1)):
-        return f"{text}: {known[0]} to {known[-1]}"
+        return f"cases {known[0]} to {known[-1]}"
     *most, last = map(str, known)
-    return f"{text}: {', '.join(most)} and {last}" if most else f"{text}: {last}"
+    return f"cases {', '.join(most)} and {last}" if most else f"case {last}"
+
+
+def _with(cases: str, fault: str) -> str:
+    return f"{cases}: {fault}" if fault else cases
 
 
 def _counted(number: int, words: str) -> str:
