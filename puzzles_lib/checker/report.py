@@ -479,7 +479,7 @@ def _fault(case: CaseResult, cases: int = 1) -> str:
 
 
 def _numbered(cases: Sequence[CaseResult]) -> str:
-    """Return ``"cases 2, 3, 5 and 8"``; if one of them is a random case, which has no number, ``"4 cases"``."""
+    """Return ``"cases 2, 3, 5 and 8"``, or ``"4 cases"`` if one is a random case, which has no number."""
     known = [case.number for case in cases if case.number is not None]
     if len(known) < len(cases):
         return _counted(len(cases), "{}")

@@ -1280,7 +1280,7 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
             return f"{whole} does not exist: {text} has only {known}"
         return f"{text} is one number, which has no shape"
     parts = t.seen.value(node) if node else None
-    if count := len(parts) if isinstance(parts, tuple | list | tl.tuple) else 0:
+    if node and (count := len(parts) if isinstance(parts, tuple | list | tl.tuple) else 0):
         known = {1: "one part, 0", 2: "2 parts, 0 and 1"}.get(count, f"{count} parts, 0 to {count - 1}")
         return f"the index is out of range: {t.text(node)} has {known}"
     return "the index is out of range: the index of the first element is 0"
@@ -1307,7 +1307,7 @@ def _whole_numbers(t: Trouble, nodes: Sequence[ast.expr]) -> list[int]:
     parts = [part for node in nodes for part in (node.elts if isinstance(node, ast.Tuple) else [node])]
     values = [part.value if isinstance(part, ast.Constant) else t.seen.value(part) for part in parts]
     numbers = [value.value if isinstance(value, tl.constexpr) else value for value in values]
-    return numbers if all(type(number) is int for number in numbers) else []
+    return [n for n in numbers if isinstance(n, int)] if all(type(n) is int for n in numbers) else []
 
 
 def _one_number(t: Trouble, _: re.Match) -> str:
