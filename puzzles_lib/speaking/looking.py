@@ -81,8 +81,9 @@ def _byte_before(text: bytes) -> list[tuple[int, int]]:
 
 
 def _end_of_word_before(text: bytes) -> list[tuple[int, int]]:
-    """Return each letter of a word that comes after another word and a blank, with that word's last letter."""
-    found, end, last = [], None, None  # end: of the word before. last: the newest letter
+    """Return each letter of a word after another word and a blank, with the other word's last letter."""
+    found: list[tuple[int, int]] = []
+    end = last = None  # the last letter of the word before, and the newest letter
     for i, byte in enumerate(text):
         if not chr(byte).isascii() or not chr(byte).isalpha():
             continue
@@ -170,7 +171,7 @@ class Look:
         assert self.run
         mine, by_torch = (_likeliest(each.following) for each in (self.run, self.by_torch))
         other = "" if mine == by_torch else f" By torch: {by_torch}."
-        return f"The likeliest next byte: {mine}.{other}"
+        return f"The likeliest next bytes: {mine}.{other}"
 
     def __str__(self) -> str:
         lines = [self._headline, *self._remarks, str(self.report or ""), str(self.picture or "")]
@@ -281,8 +282,9 @@ def draw(text: bytes, weights: Tensor, layer: int, head: int, pattern: Pattern) 
     table = weights[layer - 1, head - 1].tolist()
     size = min(0.56, 13.0 / len(text))  # of a cell
     left, top, side = 1.5, 1.7, size * len(text)
+    means = pattern.means(text, weights)
     right = left + max(side, 3.0) + 0.8
-    figure, ax = new_sheet(right + 4.3, top + max(side, 5.6) + 0.3)
+    figure, ax = new_sheet(right + 4.3, top + max(side, 0.0 if means is None else 5.6) + 0.3)
     for i, row in enumerate(table):
         for j, weight in enumerate(row):
             lit = weight >= 0.005
@@ -292,7 +294,7 @@ def draw(text: bytes, weights: Tensor, layer: int, head: int, pattern: Pattern) 
     for n, name in enumerate(names):
         label(ax, left + size * (n + 0.5), top - 0.15, name, align="baseline", fontsize=8.5)
         label(ax, left - 0.15, top + size * (n + 0.55), name, align="right", fontsize=8.5)
-    title = f"head {head} of layer {layer}: each byte (a row) looks at earlier ones"
+    title = f"head {head} of layer {layer}: what each byte, a row, looks at (full color: weight 1)"
     label(ax, left, 0.5, title, align="left", fontsize=10, color=FAINT)
     told = [
         f"{name} looks at {names[j]} with {row[j]:.2f}"
@@ -303,14 +305,13 @@ def draw(text: bytes, weights: Tensor, layer: int, head: int, pattern: Pattern) 
         f"The weights of head {head} of layer {layer}, a row for each byte that looks and a column for each "
     )
     alt += f"that is looked at. The largest of each row: {'; '.join(told)}."
-    means = pattern.means(text, weights)
     if means is not None:
         texts = [[f"{mean:.2f}" for mean in of_layer] for of_layer in means.tolist()]
         lines = "\n".join(("average weight of", pattern.name))
         label(ax, right, top + 0.2, lines, align="left top", fontsize=9.5)
         y = top + 0.2 + 0.45 * lines.count("\n") + 1.9
         shown = [[(layer, head) == (a + 1, b + 1) for b in range(len(row))] for a, row in enumerate(texts)]
-        fills = [[(*to_rgb(ORANGE), 0.45) if each else None for each in row] for row in shown]
+        fills = [[ORANGE if each else None for each in row] for row in shown]
         place = cells(
             ax, texts, x=right + 0.5, y=y, width=0.92, height=0.8, colors=fills, fontsize=8.5,
             index=range(1, len(texts[0]) + 1), row_index=range(1, len(texts) + 1),
