@@ -82,7 +82,7 @@ def test_the_record_is_beside_what_is_measured():
     assert lines[-1].startswith("(2 and 6 layers were timed, ")
 
 
-@pytest.mark.parametrize("free, wanted", [(140, (2, 10)), (24, (2, 6)), (20, (2, 4)), (12, (1, 2))])
+@pytest.mark.parametrize("free, wanted", [(140, (2, 10)), (40, (2, 6)), (24, (2, 4)), (16, (1, 2))])
 def test_as_many_layers_are_measured_as_fit(free, wanted, gpu_with, monkeypatch):
     gpu_with(free)
     monkeypatch.setattr(decoding, "_measured", lambda measured, short: iter([{"measured": measured}]))
@@ -92,7 +92,7 @@ def test_as_many_layers_are_measured_as_fit(free, wanted, gpu_with, monkeypatch)
 
 def test_what_cannot_be_measured_is_said(gpu_with, monkeypatch):
     gpu_with(8)
-    assert decoding.live() == "not timed on this Some GPU: it has 8 GB free, and needs 10 GB"
+    assert decoding.live() == "not timed on this Some GPU: it has 8 GB free, and needs 14 GB"
     gpu_with(100)
 
     def refuses(measured, short):
