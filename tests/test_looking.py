@@ -66,7 +66,7 @@ def test_a_readers_kernel_computes_the_models_weights(chapter_and_puzzle):
         assert torch.allclose(run.following.double(), logits.softmax(0), atol=1e-4)
     assert found.tally.launches == {"long_softmax": 4, "flash_attention": 36}[puzzle.name]
     assert found.tally.programs and not found.wrong and found.report is None
-    assert "torch computes the same." in str(found)
+    assert "torch computes the same weights and results." in str(found)
 
 
 def test_without_a_kernel_torch_computes_and_it_is_said(chapter_and_puzzle, fresh):
@@ -92,7 +92,7 @@ def test_a_kernel_that_passed_is_the_readers_without_remark(chapter_and_puzzle, 
     found = chapter.pictures.attention("mask", kernel)
     first, second, *_ = str(found).splitlines()
     assert first == f"Your {puzzle.name}_kernel computed these weights" and found.doubt == ""
-    assert re.fullmatch(r"It ran \d+ times\. torch computes the same\.", second)
+    assert re.fullmatch(r"It ran \d+ times\. torch computes the same weights and results\.", second)
     assert "error-color" not in found._repr_html_()
 
 

@@ -162,7 +162,7 @@ class Look:
         count = self.run.weights.numel()
         same = f"{self.wrong} of {count} weights, of all heads together, differ from torch's."
         why = " `check` finds out why." if self.doubt in ("", UNCHECKED) else ""
-        told += f" {same}{why}" if self.wrong else " torch computes the same."
+        told += f" {same}{why}" if self.wrong else " torch computes the same weights and results."
         return [told, self._next]
 
     @property
