@@ -1,5 +1,6 @@
 """The kernels of bench "decoding", guarded, beside torch; and the bytes that its floor counts."""
 
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from torch.nn.functional import silu
 
 from puzzles_lib.bench import decoding
 from puzzles_lib.timing import recorded
+from tests.conftest import REPO
 from tests.running import Guarded
 
 
@@ -103,6 +105,18 @@ def test_what_cannot_be_measured_is_said(gpu_with, monkeypatch):
     monkeypatch.setattr(decoding, "right_source", lambda puzzle: "")
     with pytest.raises(RuntimeError, match="doesn't have the correct kernels"):
         decoding.Kernels()
+
+
+def test_chapter_22_quotes_the_record():
+    (master,) = (REPO / "solutions").glob("22_*.ipynb")
+    cells = {each["id"]: "".join(each["source"]) for each in json.loads(master.read_text())["cells"]}
+    ours = {
+        row["case"][:8]: row["ratio"] for row in recorded.rows("decoding") if row["path"] == decoding.OURS
+    }
+    told = re.findall(r"(\d+)%", cells["h200-live-idea"])
+    assert told == [f"{100 * ours[batch]:.0f}" for batch in ("batch 1,", "batch 16")]
+    least = decoding._bytes_needed(max(decoding.SHORT[-1])) / 1e9
+    assert f"(it needs {least:.0f} GB)" in cells["h200-live-idea"]
 
 
 def test_the_kernels_are_the_courses():
