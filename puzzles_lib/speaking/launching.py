@@ -128,7 +128,7 @@ def doubt_about(puzzle: Puzzle, kernel: object) -> str:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """The tensors are small: more threads would only wait for each other."""
+    """Limit torch to one thread. The tensors are small, so more threads would only wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
