@@ -114,7 +114,7 @@ def test_chapter_22_quotes_the_record():
         row["case"][:8]: row["ratio"] for row in recorded.rows("decoding") if row["path"] == decoding.OURS
     }
     told = re.findall(r"(\d+)%", cells["h200-live-idea"])
-    assert told == [f"{100 * ours[batch]:.0f}" for batch in ("batch 1,", "batch 16")]
+    assert told[:2] == [f"{100 * ours[batch]:.0f}" for batch in ("batch 1,", "batch 16")]
     least = decoding._bytes_needed(max(decoding.SHORT[-1])) / 1e9
     assert f"(it needs {least:.0f} GB)" in cells["h200-live-idea"]
 

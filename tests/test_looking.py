@@ -134,7 +134,7 @@ def takes_what_is_not_there(elsewhere_ptr):
 def test_an_unsafe_kernel_is_stopped_and_torch_does_not_take_its_place(fresh):
     found = ch04.pictures.attention("mask", outside_kernel)
     assert found.run is None and found.picture is None and "<svg" not in found._repr_html_()
-    assert str(found).startswith("outside_kernel was stopped, so there are no weights\n")
+    assert str(found).startswith("There are no weights, because outside_kernel didn't run to its end\n")
     assert "element 64; z has 64, numbered 0 to 63" in str(found)
     for kernel in (takes_what_is_not_there, print, 3):
         assert ch05.pictures.attention("mask", kernel).report is not None

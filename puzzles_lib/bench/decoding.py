@@ -388,7 +388,7 @@ def _rows(
     for count in measured:
         some = layers[:count]
         calls = {name: [lambda step=step, some=some: step(some).argmax(1)] for name, step in steps.items()}
-        graphs = interleaved(calls, 3 * ROUNDS if short else ROUNDS)
+        graphs = interleaved(calls, ROUNDS)
         at[count] = {f"{name}, CUDA graph": us for name, us in graphs.items()}
         if short:
             continue

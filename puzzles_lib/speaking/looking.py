@@ -140,7 +140,7 @@ class Look:
     def _headline(self) -> str:
         kernel = self.tally.kernel
         if self.report:
-            return f"{kernel or 'Your kernel'} was stopped, so there are no weights"
+            return f"There are no weights, because {kernel or 'your kernel'} didn't run to its end"
         if not kernel:
             return f"torch computed these weights. If you solve puzzle {self.puzzle.number}, your kernel will"
         if self.wrong:
