@@ -1,10 +1,15 @@
 """The kernels of bench "decoding", guarded, beside torch; and the bytes that its floor counts."""
 
+import json
+import re
+
 import pytest
 import torch
 from torch.nn.functional import silu
 
 from puzzles_lib.bench import decoding
+from puzzles_lib.timing import recorded
+from tests.conftest import REPO
 from tests.running import Guarded
 
 
@@ -47,3 +52,74 @@ def test_it_needs_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(RuntimeError, match="bench decoding needs a CUDA device"):
         next(decoding.measure())
+
+
+# ---- the short form
+
+
+@pytest.fixture
+def gpu_with(monkeypatch):
+    """A GPU that has so much free memory, without anything that runs."""
+
+    def pretend(gigabytes: float) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (int(gigabytes * 1e9), int(2e11)))
+
+    return pretend
+
+
+def test_the_record_is_beside_what_is_measured():
+    shown = (decoding.BASELINE, decoding.OURS, decoding.FLOOR)
+    rows = [row for row in recorded.rows("decoding") if row["path"] in shown]
+    half = [{**row, "us": 2 * row["us"]} for row in reversed(rows)]
+    lines = decoding.beside_the_record(half, "Some GPU with a name of many words", (2, 6)).splitlines()
+    assert lines[0].split("  ")[-1] == "recorded on one NVIDIA H200"
+    found = [re.split(r" {2,}", line) for line in lines[1:-1]]
+    assert [line[:2] for line in found] == [
+        [texts, path]
+        for texts in ("1 text", "16 texts")
+        for path in ("torch", "the course's kernels", "reading the bytes alone")
+    ]
+    assert found[1][2:] == ["62, 178% of torch", "124, 178% of torch"] and found[0][2:] == ["35", "70"]
+    assert lines[-1].startswith("(2 and 6 layers were timed, ")
+
+
+@pytest.mark.parametrize("free, wanted", [(140, (2, 10)), (40, (2, 6)), (24, (2, 4)), (16, (1, 2))])
+def test_as_many_layers_are_measured_as_fit(free, wanted, gpu_with, monkeypatch):
+    gpu_with(free)
+    monkeypatch.setattr(decoding, "_measured", lambda measured, short: iter([{"measured": measured}]))
+    monkeypatch.setattr(decoding, "beside_the_record", lambda rows, name, measured: rows[0]["measured"])
+    assert decoding.live() == wanted
+
+
+def test_what_cannot_be_measured_is_said(gpu_with, monkeypatch):
+    gpu_with(8)
+    assert decoding.live() == "not timed on this Some GPU: it has 8 GB free, and needs 14 GB"
+    gpu_with(100)
+
+    def refuses(measured, short):
+        raise RuntimeError("no kernel image\nis available")
+
+    monkeypatch.setattr(decoding, "_measured", refuses)
+    assert decoding.live() == "not timed on this Some GPU: no kernel image is available"
+    monkeypatch.setattr(decoding, "right_source", lambda puzzle: "")
+    with pytest.raises(RuntimeError, match="doesn't have the correct kernels"):
+        decoding.Kernels()
+
+
+def test_chapter_22_quotes_the_record():
+    (master,) = (REPO / "solutions").glob("22_*.ipynb")
+    cells = {each["id"]: "".join(each["source"]) for each in json.loads(master.read_text())["cells"]}
+    ours = {
+        row["case"][:8]: row["ratio"] for row in recorded.rows("decoding") if row["path"] == decoding.OURS
+    }
+    told = re.findall(r"(\d+)%", cells["h200-live-idea"])
+    assert told[:2] == [f"{100 * ours[batch]:.0f}" for batch in ("batch 1,", "batch 16")]
+    least = decoding._bytes_needed(max(decoding.SHORT[-1])) / 1e9
+    assert f"(it needs {least:.0f} GB)" in cells["h200-live-idea"]
+
+
+def test_the_kernels_are_the_courses():
+    kernels = decoding.Kernels()
+    assert kernels.norm_kernel.fn.__name__ == "rms_norm_kernel"
+    assert kernels.route_kernel.fn.__name__ == "route_kernel"

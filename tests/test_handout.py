@@ -110,6 +110,19 @@ from puzzles_lib import race
     assert "cannot import name 'race'" in told
 
 
+def test_the_model_comes_along_with_the_chapters_that_show_its_attention(tmp_path, capsys):
+    assert handout.main(["04", "05", "--out", str(tmp_path / "course.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        archive.extractall(tmp_path)
+    code = """
+from puzzles_lib import ch04, ch05
+for chapter in (ch04, ch05):
+    print(chapter.pictures.attention("mask"))
+"""
+    told = python_in(tmp_path / "triton-bit-by-bit", code)
+    assert "If you solve puzzle 8," in told and "If you solve puzzle 9b," in told
+
+
 def test_correct_kernels_are_left_out_if_asked_for(tmp_path, capsys):
     """As TEACHING.md says. `mistake` and the clinic do without them."""
     assert "HANDOUT_ARGS=--without-answers" in (REPO / "TEACHING.md").read_text()

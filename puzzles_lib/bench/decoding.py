@@ -20,9 +20,13 @@ and 30 times an eighth of what 8 more add. ``us`` is this time. The paths:
 Each runs as a replayed CUDA graph, and all but the compiled one also launch by launch ("eager"). Paths take
 turns, so all meet an equally warm chip. The error compares the logits after 2 layers with torch's in float32:
 the median over the texts, as a text whose token meets two nearly equal experts may take another one.
+
+`live` is a short form for a notebook, on the reader's GPU: "kernels", "torch" and "floor" as graphs, with as
+many layers as fit, beside the record.
 """
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,38 +35,107 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from puzzles_lib.authoring.solutions import solutions
 from puzzles_lib.bench.peers import Peer, in_pages, lmdeploy
+from puzzles_lib.chapters.ch17_normalisation.puzzles import RMS_NORM
+from puzzles_lib.chapters.ch22_language_model.puzzles import ROUTE
+from puzzles_lib.drawing.layout import plural
 from puzzles_lib.kernels.grouped_matmul import grouped_matmul
 from puzzles_lib.kernels.paged_decode import paged_attention
 from puzzles_lib.kernels.rope import rope
-from puzzles_lib.timing import interleaved, row
+from puzzles_lib.puzzle import Puzzle
+from puzzles_lib.reported import right_source
+from puzzles_lib.source import define
+from puzzles_lib.timing import interleaved, recorded, row
 
 LAYERS, MEASURED = 32, (2, 10)  # of the model, and of what is measured
 WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, EXPERTS, WORDS = 4096, 32, 8, 128, 14336, 8, 32000
 KEYS, PAGE, EPSILON = 4096, 16, 1e-6
 BATCHES = (1, 16)
 ROUNDS = 20
-BASELINE, FLOOR = "torch, CUDA graph", "floor"
+BASELINE, OURS, FLOOR = "torch, CUDA graph", "kernels, CUDA graph", "floor"
+SHORT = (MEASURED, (2, 6), (2, 4), (1, 2))  # layers to measure, by how much memory is free
 
 Weights = dict[str, torch.Tensor]
 Step = Callable[[list[dict[str, torch.Tensor]]], torch.Tensor]
 Pair = tuple[torch.Tensor, torch.Tensor]
+Row = dict[str, Any]
 
 
-def measure() -> Iterator[dict[str, Any]]:
+def measure() -> Iterator[Row]:
     """Yield all rows. Raise RuntimeError without a GPU, or if the logits differ from torch's in float32."""
     if not torch.cuda.is_available():
         raise RuntimeError("bench decoding needs a CUDA device")
+    yield from _measured(MEASURED, short=False)
+
+
+def live() -> str:
+    """Measure the short form on this GPU, and return its table. It takes seconds on an H200.
+
+    If that fails, return why.
+    """
+    name, free = torch.cuda.get_device_name(), torch.cuda.mem_get_info()[0]
+    measured = next((each for each in SHORT if _bytes_needed(max(each)) <= free), None)
+    if measured is None:
+        least = _bytes_needed(max(SHORT[-1]))
+        return f"not timed on this {name}: it has {free / 1e9:.0f} GB free, and needs {least / 1e9:.0f} GB"
+    try:
+        return beside_the_record(list(_measured(measured, short=True)), name, measured)
+    except Exception as error:  # an older GPU, or one with less shared memory, or wrong results
+        return f"not timed on this {name}: {' '.join(str(error).split()):.200}"
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def beside_the_record(rows: Sequence[Row], name: str, measured: tuple[int, int]) -> str:
+    """Return tokens per second, those of the record, and both in percent of torch's, as text."""
+    shown = {BASELINE: "torch", OURS: "the course's kernels", FLOOR: "reading the bytes alone"}
+    of_record = {(each["case"], each["path"]): each for each in recorded.rows("decoding")}
+    here, there = f"this {name}  ", f"recorded on one {recorded.load()['device']}"
+    width = max(28, len(here))
+    lines = [f"{'tokens per second':34}{here:{width}}{there}"]
+    for each in sorted(rows, key=lambda each: (int(_batch(each)), list(shown).index(each["path"]))):
+        path = f"{plural(int(_batch(each)), 'text'):10}{shown[each['path']]:24}"
+        lines.append(f"{path}{_rate(each):{width}}{_rate(of_record[each['case'], each['path']])}")
+    few, more = measured
+    lines.append(f"({few} and {more} layers were timed, replayed as CUDA graphs, and scaled up to {LAYERS}.)")
+    return "\n".join(lines)
+
+
+def _batch(each: Row) -> str:
+    return each["case"].split(",")[0].removeprefix("batch ")
+
+
+def _rate(each: Row) -> str:
+    """Return tokens per second, and in percent of torch's."""
+    rate = f"{1e6 * int(_batch(each)) / each['us']:4.0f}"
+    return rate if each["path"] == BASELINE else f"{rate}, {each['ratio']:.0%} of torch"
+
+
+def _bytes_needed(layers: int) -> int:
+    """Return about how much memory a measurement of so many layers takes, with all of its texts."""
+    weights = EXPERTS * 3 * HIDDEN * WIDTH + (2 * HEADS + 2 * KV_HEADS) * HEAD * WIDTH
+    caches = 2 * 2 * max(BATCHES) * KEYS * KV_HEADS * HEAD  # keys and values, in pages and whole
+    return 2 * layers * (weights + caches) + (7 << 30)  # measured: 6 GiB more, most of it only to be read
+
+
+def _measured(measured: tuple[int, int], short: bool) -> Iterator[Row]:
     torch.manual_seed(0)
-    layers = [_layer() for _ in range(max(MEASURED))]
+    layers = [_layer() for _ in range(max(measured))]
     ends = {"embedding": _normal(WORDS, WIDTH), "norm": torch.ones(WIDTH, device="cuda")}
     ends["head"] = _normal(WORDS, WIDTH)
     bandwidth = _read_bandwidth()
     with torch.inference_mode():
         for batch in BATCHES:
-            yield from _rows(batch, layers, ends, bandwidth)
+            yield from _rows(batch, layers, ends, bandwidth, measured, short)
             torch.cuda.empty_cache()
+
+
+def _course_kernel(puzzle: Puzzle) -> Any:
+    """Return a puzzle's correct kernel. Raise RuntimeError if this copy of the course hasn't got it."""
+    if not (source := right_source(puzzle)):
+        raise RuntimeError("this copy of the course doesn't have the correct kernels")
+    return define(source, f"<the course's {puzzle.name}>")
 
 
 def _normal(*shape: int) -> torch.Tensor:
@@ -174,8 +247,7 @@ class Kernels:
     """A step with the course's kernels. Buffers are made anew in every step, as torch's path has it."""
 
     def __init__(self) -> None:
-        self.norm_kernel: Any = solutions()["rms_norm"]
-        self.route_kernel: Any = solutions()["route"]
+        self.norm_kernel, self.route_kernel = _course_kernel(RMS_NORM), _course_kernel(ROUTE)
 
     def step(self, layers: list[Weights], ends: Weights, s: State) -> torch.Tensor:
         """Return the logits [B, WORDS]."""
@@ -295,32 +367,36 @@ def _bytes_read(layers: int, batch: int, weights: list[Weights], chosen: int) ->
     return layers * (experts + attention) + WORDS * WIDTH * 2
 
 
-def _rows(batch: int, layers: list[Weights], ends: Weights, bandwidth: float) -> Iterator[dict[str, Any]]:
-    s, kernels = _state(batch, max(MEASURED)), Kernels()
+def _rows(
+    batch: int, layers: list[Weights], ends: Weights, bandwidth: float, measured: tuple[int, int], short: bool
+) -> Iterator[Row]:
+    s, kernels = _state(batch, max(measured)), Kernels()
     steps: dict[str, Step] = {
         "kernels": lambda some: kernels.step(some, ends, s),
         "torch": lambda some: torch_step(some, ends, s),
     }
-    compiled = torch.compile(torch_step, dynamic=False)
-    steps["torch, compiled"] = lambda some: compiled(some, ends, s)
-    peer = lmdeploy()
-    if peer:
+    if not short:
+        compiled = torch.compile(torch_step, dynamic=False)
+        steps["torch, compiled"] = lambda some: compiled(some, ends, s)
+    if not short and (peer := lmdeploy()):
         with_peer, paged = WithPeer(peer), _repaged(s, peer.page)
         steps[peer.name] = lambda some: with_peer.step(some, ends, paged)
     errors = _errors(steps, layers[:2], ends, s)
     if errors["kernels"] > 2 * errors["torch"] + 2**-6:
         raise RuntimeError(f"bench decoding: the logits differ from torch's in float32, by {errors}")
     at: dict[int, dict[str, float]] = {}
-    for count in MEASURED:
+    for count in measured:
         some = layers[:count]
         calls = {name: [lambda step=step, some=some: step(some).argmax(1)] for name, step in steps.items()}
         graphs = interleaved(calls, ROUNDS)
         at[count] = {f"{name}, CUDA graph": us for name, us in graphs.items()}
+        if short:
+            continue
         launched = {name: each for name, each in calls.items() if name != "torch, compiled"}
         at[count] |= {
             f"{name}, eager": us for name, us in interleaved(launched, ROUNDS, captured=False).items()
         }
-    few, more = MEASURED
+    few, more = measured
     times = {
         name: at[few][name] + (LAYERS - few) * (at[more][name] - at[few][name]) / (more - few)
         for name in at[few]

@@ -8,6 +8,7 @@
     gguf.py       reads its file
     tokens.py     its tokens
     speak.py      `speak` and `kernel_of`
+    looking.py    what its attention looks at, for chapters 04 and 05
 
 `python -m puzzles_lib.bench language-model` trains it and writes `weights.npz` and `record.json`.
 """

@@ -1,8 +1,9 @@
 """Run a step of the model by a reader's kernel and check its accesses, or by the puzzle's spec in torch."""
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -14,11 +15,14 @@ from puzzles_lib.checker.attempts import attempt
 from puzzles_lib.checker.report import CaseResult, Report
 from puzzles_lib.puzzle import Case, Puzzle
 from puzzles_lib.runner import Busy, Options, alone
+from puzzles_lib.session import last_check, verdict_on
 from puzzles_lib.source import Refusal
 from puzzles_lib.stubs import is_untouched
 from puzzles_lib.wrapped import unwrap
 
 SECONDS = 10.0  # of CPU time that a launch may take
+FAILS, UNCHECKED, OLDER = "fails check", "not checked", "an older version, fails check"
+OPEN = "your lines are missing"
 
 
 class Stopped(Exception):
@@ -105,6 +109,32 @@ class Launcher:
 def _is_begun(kernel: object) -> bool:
     wrapped = unwrap(kernel)
     return wrapped is None or not is_untouched(wrapped.kernel)
+
+
+def doubt_about(puzzle: Puzzle, kernel: object) -> str:
+    """Return what is known of a kernel that hasn't passed `check` as it is; "" if it has, or isn't one."""
+    wrapped = unwrap(kernel)
+    if wrapped is None:
+        return ""
+    if not _is_begun(kernel):
+        return OPEN
+    right = verdict_on(puzzle, wrapped.kernel)
+    if right is not False:
+        return "" if right else UNCHECKED
+    last = last_check(puzzle)
+    mended = last is not None and last.report.ok and last.kernel == wrapped.kernel.__name__
+    return OLDER if mended else FAILS
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit torch to one thread. The tensors are small, so more threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _sizes(puzzle: Puzzle, tensors: Mapping[str, Tensor]) -> dict[str, int]:

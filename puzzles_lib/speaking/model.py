@@ -3,6 +3,7 @@
 This is what is trained. `puzzles_lib.speaking.steps` computes the same with kernels and a cache.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -35,12 +36,22 @@ class Sizes:
     base: float = 10_000.0
 
 
+def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return the attention of q, k, v [B, heads, T, D], in which no position sees a later one."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 class Layer(nn.Module):
-    """Attention and a mixture of experts, each after a norm and around a residual."""
+    """Attention and a mixture of experts, each after a norm and around a residual.
+
+    attend: computes the attention, as `causal_attention` does.
+    """
+
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor]
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.attend = sizes, causal_attention
         c, f, inside = sizes.width, sizes.hidden, sizes.heads * sizes.head
         self.attention_norm, self.experts_norm = (nn.Parameter(torch.ones(c)) for _ in range(2))
         self.qkv = _weight(inside + 2 * sizes.kv_heads * sizes.head, c)
@@ -63,7 +74,7 @@ class Layer(nn.Module):
         q, k, v = heads.split((s.heads, s.kv_heads, s.kv_heads), dim=1)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         k, v = (each.repeat_interleave(s.heads // s.kv_heads, dim=1) for each in (k, v))
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        o = self.attend(q, k, v)
         return o.transpose(1, 2).flatten(2) @ self.out.T
 
     def _experts(self, y: Tensor) -> tuple[Tensor, Tensor]:

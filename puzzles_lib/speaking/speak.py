@@ -21,20 +21,26 @@ from puzzles_lib.coach.contrast import Contrast
 from puzzles_lib.drawing.card import Theme, card, heads, rows
 from puzzles_lib.notebooks import JUST_THE_PUZZLES
 from puzzles_lib.puzzle import Puzzle
-from puzzles_lib.session import last_check, passed, verdict_on
+from puzzles_lib.session import passed
 from puzzles_lib.source import define
 from puzzles_lib.speaking import packed, smollm2
-from puzzles_lib.speaking.launching import Launcher, Stopped, Tally
+from puzzles_lib.speaking.launching import (
+    FAILS,
+    OLDER,
+    UNCHECKED,
+    Launcher,
+    Stopped,
+    Tally,
+    doubt_about,
+    one_thread,
+)
 from puzzles_lib.speaking.model import Sizes
 from puzzles_lib.speaking.steps import OPTIONAL, STEPS, Decoder, steps_of
 from puzzles_lib.stubs import is_untouched
-from puzzles_lib.wrapped import unwrap
 
 _CHECK = re.compile(r"^check\((\w+), (\w+)\)", re.MULTILINE)
 _TORCH = "torch"
-_FAILS, _UNCHECKED, _MISTAKE = "fails check", "not checked", "with a mistake"
-_OLDER = "an older version, fails check"
-_OPEN = "your lines are missing"
+_MISTAKE = "with a mistake"
 _STEPS = {"course": STEPS, "smollm2": smollm2.STEPS}  # by the model's name
 
 
@@ -73,10 +79,10 @@ class Spoken:
             return self.missing
         if self.report:
             return f"Stopped after {len(self.text.encode()) - len(self.prompt.encode())} bytes"
-        wrong, slipped = self._doubted(_FAILS), self._doubted(_MISTAKE)
+        wrong, slipped = self._doubted(FAILS), self._doubted(_MISTAKE)
         but = [f"{_and(wrong)} {_do(wrong, 'fail')} `check`"] if wrong else []
         but += [f"{_and(slipped)} {_do(slipped, 'has')} a mistake in it"] if slipped else []
-        older = self._doubted(_OLDER)
+        older = self._doubted(OLDER)
         if older:
             each, one = ("these", "older versions") if len(older) > 1 else ("this", "an older version")
             but += [f"{each} {_and(older)} {_do(older, 'is')} {one}"]
@@ -94,7 +100,7 @@ class Spoken:
     @property
     def _note(self) -> str:
         """The kernels of which nothing is known."""
-        names = self._doubted(_UNCHECKED)
+        names = self._doubted(UNCHECKED)
         now = "they are" if len(names) > 1 else "it is"
         return f"{_and(names)} {_do(names, 'has')}n't passed `check` as {now} now." if names else ""
 
@@ -112,7 +118,7 @@ class Spoken:
             same = len(os.path.commonprefix([self.by_torch, self.text]))
             before, after = self.text[:same][-20:], self.by_torch[same : same + 20]
             remarks.append(f"after {before!r}, torch writes {after!r}")
-            if not self._doubted(_MISTAKE) + self._doubted(_FAILS):  # then the cause is known
+            if not self._doubted(_MISTAKE) + self._doubted(FAILS):  # then the cause is known
                 remarks.append(
                     "a wrong kernel can do that, and sometimes rounding can: run check to find out"
                 )
@@ -161,7 +167,7 @@ class Spoken:
             for name, by, launches, share in self._table()
         )
         head = heads("step", "run by", "launches", *["share of your kernels' bytes"] * shares)
-        failed = {_FAILS, _OLDER, _MISTAKE} & {self.doubts.get(name) for name in self.yours}
+        failed = {FAILS, OLDER, _MISTAKE} & {self.doubts.get(name) for name in self.yours}
         theme = Theme.WRONG if self.report or failed else Theme.NEUTRAL
         table = f'<table style="margin:0.3em 0">{head}{bars}</table>' if bars else ""
         return card(theme, self._headline, f"{body}{table}")
@@ -239,12 +245,12 @@ def speak(
         missing = f"Nothing is written, because a mistake isn't shown yet. {hidden[0].wait or hidden[0].what}"
         return Spoken(prompt, prompt, {}, missing=missing)
     launch = Launcher({name: kernel for name, kernel in given.items() if kernel is not None})
-    doubts = _doubts(kernels or {}, launch)
+    doubts = _doubts(kernels or {})
     if model == "smollm2":
         return dataclasses.replace(_answer(prompt, launch, length, heat, seed, layers), doubts=doubts)
     start = prompt.encode()
     _check_length(len(start), length, Sizes().context, "bytes")
-    with _one_thread():
+    with one_thread():
         pieces = _written(Decoder(_weights(), launch), start, length, heat, seed, top_p)
         text, report = _printed(prompt, pieces)
         by_torch = ""
@@ -262,21 +268,14 @@ def _unwrapped(kernel: object) -> object:
     return kernel.kernel if isinstance(kernel, Contrast) else kernel
 
 
-def _doubts(given: Mapping[str, object], launch: Launcher) -> dict[str, str]:
+def _doubts(given: Mapping[str, object]) -> dict[str, str]:
     """Return what is known of each kernel that hasn't passed `check` as it is, by the puzzle's name."""
     every = {step.name: step for step in (*STEPS, *OPTIONAL)}
-    found = {}
-    for name, kernel in given.items():
-        wrapped = unwrap(kernel)
-        if isinstance(kernel, Contrast):
-            found[name] = _MISTAKE
-        elif wrapped and name not in launch.kernels:
-            found[name] = _OPEN
-        elif wrapped and (right := verdict_on(every[name], wrapped.kernel)) is not True:
-            last = last_check(every[name])
-            mended = last is not None and last.report.ok and last.kernel == wrapped.kernel.__name__
-            found[name] = _UNCHECKED if right is None else _OLDER if mended else _FAILS
-    return found
+    found = {
+        name: _MISTAKE if isinstance(kernel, Contrast) else doubt_about(every[name], kernel)
+        for name, kernel in given.items()
+    }
+    return {name: doubt for name, doubt in found.items() if doubt}
 
 
 def _answer(prompt: str, launch: Launcher, length: int, heat: float, seed: int, layers: int) -> Spoken:
@@ -381,17 +380,6 @@ def _check_length(start: int, length: object, most: int, unit: str) -> None:
 @cache
 def _weights() -> dict[str, Tensor | packed.Packed]:
     return packed.load()
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """The tensors are small: more threads would only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def kernel_of(puzzle: Puzzle) -> object | None:

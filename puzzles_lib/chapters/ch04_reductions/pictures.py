@@ -13,6 +13,7 @@ from puzzles_lib.drawing.live import Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
+from puzzles_lib.speaking.looking import Look, look
 
 MINUS = "\u2212"
 
@@ -270,3 +271,16 @@ def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
         f"An online softmax over the scores {', '.join(map(str, scores))}, in blocks of two, with sliders "
         f"from -5 to 10. Block by block: {'; '.join(told)}. Denominator {total:.4f}.",
     )
+
+
+def attention(sentence: str, kernel: object | None = None, *, layer: int = 3, head: int = 1) -> Look:
+    """Show what the bytes of a sentence look at in the small language model, with your softmax in it.
+
+    kernel: yours of puzzle 8. It computes every softmax of the model, with every memory access checked. If
+        it's None or not solved yet, torch does.
+    layer, head: of the weights that are shown: 1 to 3, and 1 to 4.
+
+    Raises TypeError or ValueError, with the name, for arguments that don't fit.
+    """
+    __tracebackhide__ = True
+    return look(sentence, LONG_SOFTMAX, kernel, layer, head)

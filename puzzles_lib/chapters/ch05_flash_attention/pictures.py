@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
@@ -24,6 +25,7 @@ from puzzles_lib.drawing.colours import (
 )
 from puzzles_lib.drawing.live import ON_FILL, Live
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
+from puzzles_lib.speaking.looking import Look, look
 
 
 def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> Picture:
@@ -405,3 +407,16 @@ def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
         f"""The weights of {len(words)} words, a row for each word that looks and a column for each word that
         is looked at. The largest of each row: {"; ".join(seen)}.""",
     )
+
+
+def attention(sentence: str, kernel: object | None = None, *, layer: int = 3, head: int = 2) -> Look:
+    """Show what the bytes of a sentence look at in the small language model, with your attention in it.
+
+    kernel: yours of puzzle 9b. It computes the attention of every head, with every memory access checked. If
+        it's None or not solved yet, torch does.
+    layer, head: of the weights that are shown: 1 to 3, and 1 to 4.
+
+    Raises TypeError or ValueError, with the name, for arguments that don't fit.
+    """
+    __tracebackhide__ = True
+    return look(sentence, FLASH_ATTENTION, kernel, layer, head)
