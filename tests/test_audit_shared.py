@@ -1,9 +1,12 @@
 """What a report says of elements that programs share, and of offsets that come from loaded indices."""
 
+import re
+
 import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import Guard, audit
 
@@ -165,3 +168,100 @@ def test_a_missing_barrier_before_the_unlock_is_named_and_no_load_under_the_lock
     assert kind == "race"
     assert text.startswith("put tl.debug_barrier() between the store and the atomic")
     assert audit(summed, torch.randn(4, 32), True, guard=Guard(sizes=False)).ok
+
+
+@triton.jit
+def add_up_kernel(X, Y, Z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(X + i, mask=i < n, other=0.0) + tl.load(Y + i, mask=i < n, other=0.0)
+    tl.store(Z, tl.load(Z) + tl.sum(v))
+
+
+def test_two_arguments_are_not_called_swapped_if_exchanging_them_leaves_a_race():
+    def add_up(x, y):
+        z = torch.zeros(1)
+        add_up_kernel[(4,)](x, y, z, x.numel(), BLOCK=32)
+        return z
+
+    report = audit(add_up, torch.randn(100), torch.randn(100), like=lambda x, y: (x + y).sum()[None])
+    verdict = report.findings[0].verdict
+    assert verdict.kind == "race" and "swapped" not in verdict.diagnosis and "atomic_add" in verdict.diagnosis
+
+
+@triton.jit
+def reversed_by_table_kernel(Table, Z, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    t = tl.load(Table).to(tl.pointer_type(tl.float32))
+    tl.store(t + i, tl.load(Z + i))
+    tl.store(Z + i, tl.load(t + (BLOCK - 1 - i)))
+
+
+def test_a_race_within_a_program_on_a_tensor_of_a_table():
+    def reverse(z):
+        t = torch.zeros_like(z)
+        reversed_by_table_kernel[(1,)](torch.tensor([t.data_ptr()]), z, BLOCK=256)
+        return z
+
+    (finding,) = audit(reverse, torch.randn(256)).findings
+    assert finding.verdict.kind == "race"
+    assert "element 255 of Table[0] is stored at line" in finding.verdict.message, finding.verdict.message
+
+
+@triton.jit
+def stored_and_loaded_kernel(D, X, Z, Out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = i[:, None] * BLOCK + i[None, :]
+    D.store([0, 0], tl.load(X + at))
+    tl.store(Out + at, tl.load(Z + (BLOCK * BLOCK - 1 - at)))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_descriptor_made_on_the_host_shares_its_tensors_memory(apart):
+    def both(x):
+        z, out = torch.zeros_like(x), torch.empty_like(x)
+        descriptor = TensorDescriptor.from_tensor(z, [16, 16])
+        stored_and_loaded_kernel[(1,)](descriptor, x, torch.zeros_like(x) if apart else z, out, BLOCK=16)
+        return out, z
+
+    findings = audit(both, torch.randn(16, 16), guard=Guard(sizes=False)).findings
+    if apart:
+        assert findings == []
+    else:
+        assert "no barrier waits for a descriptor's store" in findings[0].verdict.diagnosis
+
+
+@triton.jit
+def neighbor_kernel(X, DISTANCE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(X + i, tl.load(X + (i ^ DISTANCE)))
+
+
+@pytest.mark.parametrize("distance, races", [(1, False), (2, True), (64, True)])
+def test_what_one_thread_does_in_order_is_no_race(distance, races):
+    """With 4 warps, a thread of sm_90 has two neighbors of 256 float32, as the TTGIR shows."""
+
+    def neighbors(x):
+        neighbor_kernel[(1,)](x, distance, BLOCK=256)
+        return x
+
+    findings = audit(neighbors, torch.randn(256), guard=Guard(sizes=False)).findings
+    assert [finding.verdict.kind for finding in findings] == ["race"] * races
+    if races:
+        first, second = re.findall(r"by (lane \d+ of warp \d+)", findings[0].verdict.message)
+        assert first != second
+
+
+def test_a_reference_that_needs_gradients_but_works_without_them_gets_them():
+    def ours(x):
+        z, g = torch.empty_like(x), torch.full_like(x, 2.0)
+        gather_kernel[(x.shape[0],)](x, torch.arange(x.shape[0]), z, D=16, BLOCK=1)
+        return 2 * z, g
+
+    def reference(x):
+        y = x.detach().requires_grad_()
+        z = 2 * y
+        if z.requires_grad:
+            z.sum().backward()
+        return [z.detach(), y.grad]
+
+    assert audit(ours, torch.randn(4, 16), like=reference, guard=Guard(sizes=False)).ok

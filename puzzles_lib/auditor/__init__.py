@@ -310,6 +310,7 @@ class _Call:
         self.coarsest = 0.0
         self.read = ""
         self.in_place = True
+        self.results = 0  # tensors that the function returns
         self.scalars = Scalars()  # of the first run
 
     def run(
@@ -402,7 +403,7 @@ class _Call:
         """Compare the results with those of the reference."""
         report = self.report
         self.changed, self.largest, self.read = ran.changed, _largest(ran.results), ran.read
-        self.in_place = ran.in_place
+        self.in_place, self.results = ran.in_place, len(ran.results)
         if self.like is None:
             return
         lacks, count = report.lacks_results, _elements(ran)
@@ -438,7 +439,7 @@ class _Call:
         report, numbers = self.report, [finding.launch for finding in self.report.findings]
         if self.like is None:
             return
-        self.in_place = ran.in_place
+        self.in_place, self.results = ran.in_place, len(ran.results)
         first = min(0 if number is None else number for number in numbers)
         where = [ran.stored_before(first, result) for result in ran.own]
         left = [str(number) for number, each in enumerate(where) if not each.all()]
@@ -470,17 +471,18 @@ class _Call:
         launches = {each.outcome.launch.name: each.outcome.launch for each in reversed(report.launches)}
         cured: list[str] = []
         with contextlib.suppress(Ended, Uncomparable, ValueError):
-            cured = aside(lambda: self._exchanged([launches[name] for name in kernels], ran))
+            races = first.verdict.kind == "race"
+            cured = aside(lambda: self._exchanged([launches[name] for name in kernels], ran, races))
         if cured:
             text = f"{' or '.join(cured)} are swapped, in the launch or in the kernel: "
             text += "with them exchanged, nothing is wrong"
             verdict = dataclasses.replace(first.verdict, diagnosis=text)
             report.findings[0] = dataclasses.replace(first, verdict=verdict)
 
-    def _exchanged(self, launches: Sequence[Launch], ran: _Ran) -> list[str]:
-        """Return the exchanges after which all results are right."""
+    def _exchanged(self, launches: Sequence[Launch], ran: _Ran, races: bool) -> list[str]:
+        """Return the exchanges after which all results are right. races: whether races count."""
         end = time.thread_time() + self.guard.patience * exchanged.SECONDS
-        guard = dataclasses.replace(self.guard, races=False, hints=False, configurations=False)
+        guard = dataclasses.replace(self.guard, races=races, hints=False, configurations=False)
         tried = itertools.chain.from_iterable(map(exchanged.pairs, launches))
         cured = []
         for words, change in itertools.islice(tried, exchanged.MOST):
@@ -613,9 +615,15 @@ class _Call:
     ) -> Wanted:
         assert self.like is not None
         try:
-            return wanted(self.like, args, kwargs, coarsest, self.in_place, seconds)
+            return wanted(self.like, args, kwargs, coarsest, self.in_place, seconds, self.results)
         except Uncomparable as error:
             raise sentence_first(ValueError(f"audit: {error}")) from error
+
+    def _wanted_of(self, variant: hard_inputs.Variant, coarsest: float) -> Wanted:
+        """Return what the reference makes of hard inputs. Raises `Uncomparable` if it can't be asked."""
+        assert self.like is not None
+        given = variant.args, variant.kwargs
+        return wanted(self.like, *given, coarsest, self.in_place, results=self.results)
 
     def _in_reverse(self, want: Wanted, coarsest: float) -> Verdict | None:
         """The verdict on a call whose programs run from the last to the first."""
@@ -804,7 +812,7 @@ class _Call:
         want = None
         if self.like is not None:
             try:
-                want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF, self.in_place)
+                want = self._wanted_of(variant, FLOAT32_ROUNDOFF)
             except Uncomparable:
                 return False  # what the reference cannot do is nobody's fault
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
@@ -813,7 +821,7 @@ class _Call:
         if want is None or own.findings or (own.unjudged and not _elements(ran)):
             return True
         if ran.coarsest > FLOAT32_ROUNDOFF and self.like is not None:
-            want = wanted(self.like, variant.args, variant.kwargs, ran.coarsest, self.in_place)
+            want = self._wanted_of(variant, ran.coarsest)
         if variant.makes_ties:  # which of several NaN, infinities or zeros is the largest, nobody says
             want = want.but_no_indices(not variant.is_finite)
         verdict: Verdict | None

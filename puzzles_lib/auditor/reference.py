@@ -218,13 +218,16 @@ def wanted(
     coarsest: float,
     in_place: bool = True,
     seconds: float = math.inf,
+    results: int = 0,
 ) -> Wanted:
     """Call a reference on the exact inputs, and on inputs that are off by float32's or a coarser roundoff.
 
     in_place: whether the reference may return None, because the function changes its arguments.
     seconds: CPU time of one call, beyond which the reference is not called again.
+    results: how many tensors the function returns; 0 if that isn't known.
 
-    Gradients are enabled for a reference that asks for them, and raises an exception without.
+    Gradients are enabled for a reference that asks for them: it raises an exception without, or returns
+    fewer tensors than the function does.
 
     Raises `Uncomparable` if the reference raises an exception, or returns None but must not, `TooSlow` and
     `Unfinished`.
@@ -255,6 +258,10 @@ def wanted(
                 raise
             with_gradients = True  # from here on
             own = called(lambda t: t.detach().clone())
+        if len(own) < results and not with_gradients:
+            with_gradients = True
+            other = called(lambda t: t.detach().clone())
+            own, with_gradients = (other, True) if len(other) == results else (own, False)
     except (Uncomparable, Unfinished):
         raise
     except Exception as error:

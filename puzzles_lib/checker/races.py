@@ -107,8 +107,10 @@ def _race_within(
 
     loop: the line of a loop that only the second access is in.
     """
-    shape = next(r.shape(case.numbers) for r in puzzle.results if r.name == race.argument)
+    shape = next((r.shape(case.numbers) for r in puzzle.results if r.name == race.argument), None)
     element = f"{race.argument}[{index_of(race.element, shape)}]" if shape else race.argument
+    if shape is None:  # a tensor that a table of pointers leads to
+        element = f"element {race.element} of {race.argument}"
     if not race.ends:
         text = (
             f"race within {the_program(race.program, puzzle, case)}: {element} is stored by a descriptor "

@@ -40,8 +40,12 @@ class Buffer:
     reader: np.ndarray | None = field(init=False, default=None)  # likewise for loads, on a resident grid
     narrow: np.ndarray | None = field(init=False, default=None)  # whether that was of scope "cta", likewise
     labels: np.ndarray | None = field(init=False, default=None)  # of undefined elements, once there are any
+    memory: str = field(init=False)  # the name of a tensor for all that overlap in memory
+    shift: int = field(init=False, default=0)  # bytes between the first of them and this one
+    shared: int = field(init=False, default=0)  # bytes of all of them; 0 for one that overlaps with none
 
     def __post_init__(self) -> None:
+        self.memory = self.name
         tensor = self.tensor.detach()
         span = 0
         if tensor.numel():
@@ -58,6 +62,11 @@ class Buffer:
         self.unit = self.data.itemsize
         self.written = np.zeros(span, bool)
         self.storer = np.full(span, NOBODY, np.int32)
+
+    @property
+    def places(self) -> int:
+        """The number of places that an order of accesses is kept for, in all tensors that share memory."""
+        return self.shared or self.written.size
 
     def view(self, dtype: np.dtype) -> np.ndarray:
         """Return the elements as ``dtype``, for a pointer that was cast to another type."""
@@ -106,4 +115,5 @@ def share(buffers: Sequence[Buffer]) -> None:
     for start, buffer in zip(starts, buffers, strict=True):
         for name, every in notes.items():
             setattr(buffer, name, every[start - first : start - first + buffer.data.nbytes])
-        buffer.unit = 1
+        buffer.unit, buffer.memory = 1, buffers[0].name
+        buffer.shift, buffer.shared = start - first, size

@@ -72,7 +72,7 @@ class _Marks:
 
     @classmethod
     def of(cls, buffer: Buffer) -> "_Marks":
-        return cls(*(np.zeros(buffer.written.size, np.int64) for _ in range(3)))
+        return cls(*(np.zeros(buffer.places, np.int64) for _ in range(3)))
 
     def refined(self, times: int) -> "_Marks":
         return _Marks(*(np.repeat(each, times) for each in (self.era, self.mark, self.clock)))
@@ -88,7 +88,7 @@ class _Notes:
 
     def refine(self, buffer: Buffer) -> None:
         """A place is a byte where it was an element, since somebody stores parts of elements."""
-        times = buffer.written.size // max(1, self.stored.era.size)
+        times = buffer.places // max(1, self.stored.era.size)
         if times > 1:
             self.stored = self.stored.refined(times)
             self.loaded = self.loaded and self.loaded.refined(times)
@@ -175,8 +175,9 @@ class Ordering:
         ends: whether a barrier waits for the access to end. No barrier waits for a descriptor's store: PTX's
             ``cp.async.bulk.wait_group.read`` waits until the block has been read, not until it is written.
         """
-        notes = self._notes.setdefault(buffer.name, _Notes(_Marks.of(buffer)))
+        notes = self._notes.setdefault(buffer.memory, _Notes(_Marks.of(buffer)))
         notes.refine(buffer)
+        places = places + buffer.shift if buffer.shift else places
         asked, kind = kind, {"look": "load", "poll": "atomic"}.get(kind, kind)
         access = self._access(kind, site, shape)
         marks = self._marks(access, lanes)
@@ -256,7 +257,10 @@ class Ordering:
             several |= (earlier & _THREADS == _COPIES) | (marks & _THREADS == _COPIES)
         threads = differ & _THREADS != 0
         lanes = (differ >> _LANE) & ((1 << _ACCESS - _LANE) - 1) != 0
-        return now & np.where(several, True, lanes if follows else np.where(unknown, lanes, threads))
+        if follows:
+            copies = (earlier & _THREADS == _COPIES) | (marks & _THREADS == _COPIES)
+            threads = lanes & (threads | copies)
+        return now & np.where(several, True, np.where(unknown, lanes, threads))
 
     def _note_race(
         self,
@@ -276,7 +280,8 @@ class Ordering:
             return
         at = int(clash.argmax())
         first, second = (self._touch(int(mark)) for mark in (other.mark[places[at]], marks[at]))
-        element = buffer.element(int(places[at]) // (buffer.data.itemsize // buffer.unit))
+        place = int(places[at]) - buffer.shift
+        element = buffer.element(place // (buffer.data.itemsize // buffer.unit))
         self.race = WithinProgram(buffer.name, element, program, first, second, ends)
 
     def _touch(self, mark: int) -> Touch:
@@ -334,9 +339,10 @@ class Ordering:
         by: the number of a program for each element. loads: whether the accesses are loads. Otherwise they
             are stores or updates.
         """
-        notes = self._notes.get(buffer.name)
+        notes = self._notes.get(buffer.memory)
         if self.acquired is None or notes is None:
             return np.zeros(places.shape, bool)
+        places = places + buffer.shift
         if loads:
             assert notes.loaded is not None
             notes.refine(buffer)
@@ -370,11 +376,12 @@ class Ordering:
         for that. The same causes apply to an overwrite, a store to what ``by`` has loaded. There, ``"early"``
         means that nothing had been stored yet, and the load is at this line.
         """
-        notes = self._notes.get(buffer.name)
+        notes = self._notes.get(buffer.memory)
         if notes is None or kind not in ("read", "update", "overwrite", "mixed"):
             return Cause()
+        own, places = places, places + buffer.shift
         if kind == "mixed":
-            flag = buffer.name, int(places[0]) * buffer.unit
+            flag = buffer.name, int(own[0]) * buffer.unit
             met = self._met.get(flag, {}).get(by, {}).values()
             looks = bool(met) and not any(each.tells for each in met)
             return Cause(
@@ -382,7 +389,7 @@ class Ordering:
             )
         if kind == "overwrite":
             assert notes.loaded is not None
-            if not buffer.written[places].all():
+            if not buffer.written[own].all():
                 return Cause("early", self._touch(int(notes.loaded.mark[places[0]])).site)
             return self._why_not_ordered(by, number, notes.loaded.clock[places])
         if kind == "update":
