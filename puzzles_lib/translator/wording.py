@@ -1024,7 +1024,7 @@ def _constant_has_no(t: Trouble, found: re.Match) -> str:
     value = t.seen.scope.get(text)
     if name != "to":
         return f"{text} is a compile-time constant and has no .{name}"
-    if isinstance(value, tl.constexpr) and value.value == 1:
+    if isinstance(value, tl.constexpr) and type(value.value) is int and value.value == 1:
         why = f"{text} is 1 here, and a launch turns the integer 1 into a constant, which has no .to"
         return f"{why}: use tl.cast({text}, ...)"
     return f"{text} is a compile-time constant, which has no .to: use tl.cast({text}, ...)"
