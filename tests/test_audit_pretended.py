@@ -232,6 +232,7 @@ def test_what_a_gpu_machine_has(report):
     assert torch.device(0) == torch.device("cuda:0")
     assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == 0
     assert isinstance(torch.cuda.memory_summary(), str)
+    assert torch.cuda.cudart().cudaProfilerStart() == 0 and torch.cuda.profiler.start() is None
     x = torch.ones(4, pin_memory=True).pin_memory().cuda(non_blocking=True)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

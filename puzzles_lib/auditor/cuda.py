@@ -238,6 +238,13 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
+class _Runtime:
+    """CUDA's runtime, of which each call succeeds and does nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: 0
+
+
 def _uncompiled(model: Any = None, **_: Any) -> Any:
     return _same if model is None else model
 
@@ -375,6 +382,9 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda, "make_graphed_callables", lambda callables, *_, **__: callables
     for name in ("range_push", "range_pop", "mark"):
         yield cuda.nvtx, name, lambda *_, **__: None
+    yield cuda, "cudart", _Runtime
+    for name in ("start", "stop"):
+        yield cuda.profiler, name, lambda: None
     yield torch.version, "cuda", "12.8"
     yield cuda, "default_generators", (_Philox(),)
     for name in ("from_numpy", "frombuffer"):
