@@ -107,9 +107,11 @@ class PretendedBuffer:
     """A `Buffer` for a pretended tensor, which has no memory."""
 
     order = inside = labels = reader = None
+    shift = 0  # it shares no memory
 
     def __init__(self, name: str, tensor: Pretended, base: int, is_output: bool):
         self.name, self.tensor, self.base, self.is_output = name, tensor, base, is_output
+        self.memory = name
         size, row = tensor.numel(), of_torch(tensor.dtype)
         values = _formula(row) if tensor.values is None else _repeated(tensor.values)
         self.data = Sparse(size, row.storage, values)
