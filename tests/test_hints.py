@@ -280,10 +280,10 @@ def numbers(puzzle, count: int) -> list[int]:
             FLASH_ATTENTION, 'tl.dot(p, v, input_precision="ieee")', "tl.sum(p * v, axis=1)",
             "shapes that do not fit", "The weighted sum",
         ),
-        (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v.T,", "tl.dot multiplies", "The weighted sum"),
+        (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v.T,", "tl.dot needs", "The weighted sum"),
         (
             FLASH_ATTENTION, 'tl.dot(q, k.T, input_precision="ieee")', "q[:, None] * k[None, :]",
-            "tl.dot multiplies", "The scores",
+            "tl.dot needs", "The scores",
         ),
         (
             SCALAR_FLASH_ATTENTION,

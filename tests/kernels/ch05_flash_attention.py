@@ -1106,7 +1106,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, store_spills_into_the_next_row, kind="race", says="two lanes"),
     Wrong(FLASH_ATTENTION, sum_not_rescaled, kind="values", says="only acc is"),
     Wrong(FLASH_ATTENTION, weights_in_half, kind="values", says="z[0, 0]"),
-    Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="tl.dot multiplies"),
+    Wrong(FLASH_ATTENTION, key_not_transposed, kind="values", says="tl.dot needs"),
     Wrong(FLASH_ATTENTION, exact_width, kind="compiler", says="power of 2"),
     Wrong(FLASH_ATTENTION, keys_read_twice, kind="loads", says="k_ptr"),
     Wrong(FLASH_ATTENTION, strides_and_no_dot, kind="values", says="a dot in TF32"),
