@@ -357,7 +357,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (QUANTIZED_MATMUL, "a, acc, input", "a, input", "last block of K", "From one iteration to the next"),
         (
             QUANTIZED_MATMUL, "start + tl.arange(0, BLOCK_K)[:, None]", "tl.arange(0, BLOCK_K)[:, None]",
-            "one block of K", "From one iteration to the next",
+            "K fits into one block", "From one iteration to the next",
         ),
         (QUANTIZED_MATMUL, ', input_precision="ieee"', "", "TF32", "A little off"),
         (QUANTIZED_MATMUL, "s * (w - o), a", "w - o, a", "not int32", "Where to begin"),
