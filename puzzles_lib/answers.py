@@ -138,10 +138,10 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
             return (value, "") if isinstance(value, bool) else (None, wrong)
         if isinstance(value, bool):
             return None, wrong
-        if kind is int:
-            return int(value) if _is_whole(value) else operator.index(value), ""
         if isinstance(value, str) and kind in (int, float):  # "20", or as a report writes a factor: "1.06x"
             value = float(value.strip().rstrip("x×"))
+        if kind is int:
+            return int(value) if _is_whole(value) else operator.index(value), ""
         if kind is float:
             return float(value), ""
         if kind is str:

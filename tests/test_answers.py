@@ -109,7 +109,7 @@ def test_open(value, state_dir):
 @pytest.mark.parametrize(
     "id, value, words",
     [
-        ("ch98-q1", "12345", "The answer should be a whole number, but '12345' is a str."),
+        ("ch98-q1", "many", "The answer should be a whole number, but 'many' is a str."),
         ("ch98-q1", 12345.5, "a whole number"),
         ("ch98-q1", float("inf"), "a whole number"),
         ("ch98-q5", "half x", "a number"),
