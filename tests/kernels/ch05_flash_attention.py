@@ -1098,7 +1098,7 @@ WRONG = [
     Wrong(FLASH_ATTENTION, looks_ahead, kind="values", says="the wrong way around"),
     Wrong(FLASH_ATTENTION, future_scores_zero, kind="values", says="hidden scores are 0"),
     Wrong(FLASH_ATTENTION, diagonal_first, kind="values", says="NaN"),
-    Wrong(FLASH_ATTENTION, stops_before_the_diagonal, kind="values", says="NaN"),
+    Wrong(FLASH_ATTENTION, stops_before_the_diagonal, kind="values", says="rounded down"),
     Wrong(FLASH_ATTENTION, unscaled, kind="values", says="divided by the root of D"),
     Wrong(FLASH_ATTENTION, scaled_by_the_block, kind="values", says="by the root of BLOCK_D"),
     Wrong(FLASH_ATTENTION, block_as_stride, kind="out of bounds", says="k_ptr"),
