@@ -132,14 +132,16 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
     """Return the value in the kind's plain form, or a line that says what is wrong with it."""
     wrong = f"The answer should be {_NAMES[kind]}, but {_shown(value)} is {_a(type(value).__name__)}."
     try:
+        if kind in (tuple, set) and callable(getattr(value, "tolist", None)):
+            value = value.tolist()  # of a tensor
         if kind is bool:
             return (value, "") if isinstance(value, bool) else (None, wrong)
         if isinstance(value, bool):
             return None, wrong
+        if isinstance(value, str) and kind in (int, float):  # "20", or as a report writes a factor: "1.06x"
+            value = float(value.strip().rstrip("x×"))
         if kind is int:
             return int(value) if _is_whole(value) else operator.index(value), ""
-        if kind is float and isinstance(value, str):  # as a report writes a factor: "1.06x"
-            return (float(value.strip()[:-1]), "") if value.strip().endswith(("x", "×")) else (None, wrong)
         if kind is float:
             return float(value), ""
         if kind is str:

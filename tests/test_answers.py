@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from puzzles_lib import answer, progress
 from puzzles_lib.chapters import questions
@@ -59,8 +60,12 @@ def _questions(monkeypatch):
         ("ch98-q2", " WGMMA.mma_async\n"),
         ("ch98-q3", {"Z_ptr", "x_ptr"}),
         ("ch98-q3", ["z_ptr", "x_ptr"]),
+        ("ch98-q1", str(SECRET)),
         ("ch98-q4", [4, 32]),
+        ("ch98-q4", torch.tensor([4, 32.0])),
         ("ch98-q5", 0.5002),
+        ("ch98-q5", "0.5"),
+        ("ch98-q5", "0.5x"),
         ("ch98-q6", True),
         ("ch98-q7", 2),
     ],
@@ -104,7 +109,7 @@ def test_open(value, state_dir):
 @pytest.mark.parametrize(
     "id, value, words",
     [
-        ("ch98-q1", "12345", "The answer should be a whole number, but '12345' is a str."),
+        ("ch98-q1", "many", "The answer should be a whole number, but 'many' is a str."),
         ("ch98-q1", 12345.5, "a whole number"),
         ("ch98-q1", float("inf"), "a whole number"),
         ("ch98-q5", "half x", "a number"),
@@ -115,7 +120,7 @@ def test_open(value, state_dir):
         ("ch98-q4", 4, "a tuple, but 4 is an int. The question: How many?"),
         ("ch98-q4", ("a", 1), "Write numbers without quotation marks."),
         ("ch98-q4", {32, 4}, "A set has no order: write the numbers in order, as (?, ?)."),
-        ("ch98-q5", "0.5", "The answer should be a number, but '0.5' is a str."),
+        ("ch98-q5", "half", "The answer should be a number, but 'half' is a str."),
         ("ch98-q5", 10**400, "a number"),
         ("ch98-q6", 1, "True or False"),
         ("ch99-q3", {"0", "1"}, "Write numbers without quotation marks."),

@@ -388,7 +388,7 @@ def test_several_blocks_are_blamed_where_one_makes_it_right(name, is_told):
     kernel = next(kernel for kernel in wrong if kernel.__name__ == name)
     report = examine(kernel, LONG_SOFTMAX)
     assert report.verdicts[0].kind == "values"
-    assert ("it is correct in the cases with one block of N (N <= BLOCK_N)" in str(report)) is is_told
+    assert ("it is correct in the cases whose N fits into one block (N <= BLOCK_N)" in str(report)) is is_told
 
 
 def test_after_a_time_limit_the_other_cases_are_not_tried():

@@ -280,10 +280,10 @@ def numbers(puzzle, count: int) -> list[int]:
             FLASH_ATTENTION, 'tl.dot(p, v, input_precision="ieee")', "tl.sum(p * v, axis=1)",
             "shapes that do not fit", "The weighted sum",
         ),
-        (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v.T,", "tl.dot multiplies", "The weighted sum"),
+        (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v.T,", "tl.dot needs", "The weighted sum"),
         (
             FLASH_ATTENTION, 'tl.dot(q, k.T, input_precision="ieee")', "q[:, None] * k[None, :]",
-            "tl.dot multiplies", "The scores",
+            "tl.dot needs", "The scores",
         ),
         (
             SCALAR_FLASH_ATTENTION,
@@ -357,7 +357,7 @@ def numbers(puzzle, count: int) -> list[int]:
         (QUANTIZED_MATMUL, "a, acc, input", "a, input", "last block of K", "From one iteration to the next"),
         (
             QUANTIZED_MATMUL, "start + tl.arange(0, BLOCK_K)[:, None]", "tl.arange(0, BLOCK_K)[:, None]",
-            "one block of K", "From one iteration to the next",
+            "K fits into one block", "From one iteration to the next",
         ),
         (QUANTIZED_MATMUL, ', input_precision="ieee"', "", "TF32", "A little off"),
         (QUANTIZED_MATMUL, "s * (w - o), a", "w - o, a", "not int32", "Where to begin"),

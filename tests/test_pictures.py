@@ -54,12 +54,6 @@ def test_a_picture_holds_together_and_reads(name):
     assert height * min(1, COLUMN / width) < 860 and len(page) < 100_000
 
 
-def test_a_program_has_its_colour_to_itself_beside_the_gpu():
-    """In chapter 00 the programs of the pictures around it are sky, orange, green and purple."""
-    page = ch00_pictures.gpu().svg().lower()
-    assert not [colour for colour in (SKY, GREEN, PURPLE) if colour in page] and ORANGE in page
-
-
 def test_true_has_no_programs_colour():
     """In chapter 00 green is program 2, and the picture is of program 3."""
     page = ch00_pictures.line_by_line().svg().lower()

@@ -1,4 +1,4 @@
-"""Slips of chapters 06 to 12: what the report says of results that have a known cause."""
+"""Slips of chapters 03 to 18: what the report says of results that have a known cause."""
 
 import pytest
 
@@ -8,12 +8,15 @@ from puzzles_lib import (
     BATCHED_MATMUL,
     BUSY_DW,
     CONV2D,
+    FLASH_ATTENTION,
     FUSED_DW,
     GROUPED_WEIGHTS,
     LAYER_NORM,
     LIFE,
     LINEAR_RECURRENCE,
     LONG_LAYER_NORM,
+    MUL_RELU,
+    MUL_RELU_BACKWARD,
     ONCE_PER_GROUP,
     PACK_BITS,
     PACK_WIDE,
@@ -24,6 +27,7 @@ from puzzles_lib import (
     RELU_PACK,
     RELU_UNPACK_BACKWARD,
     RMS_NORM,
+    SCALAR_FLASH_ATTENTION,
     SPLIT_K,
     UNPACK_BITS,
     UNPACK_DEQUANTIZE,
@@ -38,7 +42,53 @@ UNCLAMPED = "((steps + 12582912.0) - 12582912.0).to(tl.int32)"
 SCALE = "tl.where(high > low, (high - low) / TOP, 1.0)"
 PACKED = (QUANTIZE_CODES, QUANTIZE_PACK)
 
+GATE = "tl.where(x * y > 0, dz * y, 0.0)"
+HALF_OPEN = "dz * y * ((x * y > 0).to(tl.float32) + (x * y >= 0).to(tl.float32)) * 0.5"
+HIDE_KEYS = 'k = tl.where(mask_k, k, float("-inf"))\n        scores = q[:, None] * k[None, :]'
+
 SLIPS = [
+    (MUL_RELU, "tl.maximum(product, 0.0)", "tl.where(x[None, :] > 0, product, 0.0)", "the sign of x alone"),
+    (MUL_RELU, "tl.maximum(product, 0.0)", "tl.where(y[:, None] > 0, product, 0.0)", "the sign of y alone"),
+    (MUL_RELU, "tl.maximum(product, 0.0)", "tl.abs(product)", "the absolute value"),
+    (MUL_RELU, "tl.maximum(product, 0.0)", "product", "without the relu"),
+    (MUL_RELU, "tl.maximum(product, 0.0)", "tl.maximum(product, 0.01 * product)", "a leaky relu"),
+    (MUL_RELU, "tl.maximum(product, 0.0)", "product * tl.sigmoid(product * 1e6)", "so small that the 1e+06"),
+    (MUL_RELU_BACKWARD, "x * y > 0", "x * y > 1e-20", "the 1e-20 on line 12 changes the result"),
+    (MUL_RELU_BACKWARD, "x * y > 0", "x + y > 0", "the sign of x + y"),
+    (MUL_RELU_BACKWARD, GATE, HALF_OPEN, "shut at 0, not half open"),
+    (MUL_RELU_BACKWARD, "dz * y, 0.0", "dz * tl.abs(y), 0.0", "has lost its sign"),
+    (MUL_RELU_BACKWARD, "dz * y, 0.0", "dz * y, dz", "where the gate is shut"),
+    (SCALAR_FLASH_ATTENTION, "tl.exp(row_max - new_max)", "row_max - new_max", "it needs tl.exp"),
+    (SCALAR_FLASH_ATTENTION, "acc * factor +", "acc * factor * denominator +", "by the denominator, too"),
+    (SCALAR_FLASH_ATTENTION, "acc * factor +", "acc * factor + acc +", "added twice"),
+    (SCALAR_FLASH_ATTENTION, "tl.max(scores, axis=1)", "tl.max(k, axis=0)", "that of the keys"),
+    (SCALAR_FLASH_ATTENTION, "scores - new_max[:, None]", "new_max[:, None] - scores", "as the scores fall"),
+    (SCALAR_FLASH_ATTENTION, "tl.sum(p, axis=1)", "tl.sum(scores, axis=1)", "the denominator sums scores"),
+    (SCALAR_FLASH_ATTENTION, "p * v[None, :]", "scores * v[None, :]", "acc sums scores times values"),
+    (SCALAR_FLASH_ATTENTION, "p * v[None, :]", "p * q[:, None]", "acc sums p times queries"),
+    (SCALAR_FLASH_ATTENTION, "-inf", "inf", "hides lanes by +inf"),
+    (
+        SCALAR_FLASH_ATTENTION,
+        "scores = q[:, None] * k[None, :]  # [BLOCK_Q, BLOCK_K]\n"
+        '        scores = tl.where(mask_k[None, :], scores, float("-inf"))',
+        HIDE_KEYS,
+        "load 0, and hide the products",
+    ),
+    (FLASH_ATTENTION, "-inf", "inf", "hides lanes by +inf"),
+    (
+        FLASH_ATTENTION,
+        "<= offs_q[:, None]",
+        "<= (offs_q - start_q)[:, None]",
+        "counts queries within the tile",
+    ),
+    (FLASH_ATTENTION, "tl.dot(p, v,", "tl.dot(p, v, acc,", "added twice"),
+    (
+        FLASH_ATTENTION,
+        "end = min(start_q + BLOCK_Q, T)",
+        "end = (start_q + BLOCK_Q) // BLOCK_K * BLOCK_K",
+        "rounded down to whole blocks",
+    ),
+    (FLASH_ATTENTION, ', input_precision="ieee") / root_d', ") / root_d", "Without it, it uses TF32"),
     (CONV2D, "row, column = i + a, j + b", "row, column = i + b, j + a", "row = i + b"),
     (CONV2D, "(n * H + row) * W + column", "(n * H + row) * H + column", "rows of H pixels"),
     (CONV2D, "(n * H + row) * W + column", "(n * H + i) * W + j", "load the shifted pixel"),
@@ -240,6 +290,22 @@ SLIPS = [
         "the heads are g to g + H // H_KV",
     ),
 ]
+
+
+CONSTANTS = [
+    (MUL_RELU, "tl.maximum(product, 0.0)", "tl.maximum(product, 1e-7)", "the 1e-07 on line 12 changes"),
+    (MUL_RELU_BACKWARD, "x * y > 0", "x * y > 1e-6", "the 1e-06 on line 12 changes the result"),
+    (FLASH_ATTENTION, 'float("-inf")', "-100.0", "below the -100 on line 33"),
+    (MUL_RELU_BACKWARD, "x * y > 0", "x * y > 1e-12", "the 1e-12 on line 12 changes the result"),
+]
+
+
+@pytest.mark.parametrize(("puzzle", "right", "wrong", "says"), CONSTANTS)
+def test_a_constant_is_named_if_a_listed_case_fails_because_of_it(puzzle, right, wrong, says):
+    source = kernel_sources()[puzzle.name]
+    assert right in source
+    verdict = examine(define(source.replace(right, wrong), "<a constant>"), puzzle).verdicts[0]
+    assert verdict.kind == "values" and says in verdict.diagnosis, verdict
 
 
 @pytest.mark.parametrize(("puzzle", "right", "wrong", "says"), SLIPS)

@@ -289,7 +289,7 @@ ROWS = {
         "offsets must be integers, but x is float32",
     ),
     r"equal ranks >= 2": ("r = tl.dot(x2, x)", "x2 is [32, 16] = [BLOCK, HALF], x is [32] = [BLOCK]"),
-    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "multiplies [M, K] by [K, N], but x2 is [32, 16]"),
+    r"equal reduction dimensions": ("r = tl.dot(x2, x2)", "as long as the first of x2, but x2 is [32, 16]"),
     r"^Input shapes should have M >= \d+, N >= \d+ and K >= (\d+)": (
         "r = tl.dot(x[:, None], x[None, :])",
         "sums over an axis of 1 here, but this axis needs at least 16",
@@ -366,6 +366,10 @@ ROWS = {
     r"^object of type 'tensor' has no len": ("r = len(x)", "x.shape[0]"),
     r"attribute '(?:scalar|to_ir|is_int)'$": ('r = x.to("float32")', "such as tl.float32"),
     r"^'dtype' object is not callable": ("r = tl.float32(3)", "x.to(tl.float32) converts"),
+    r"^'str' object has no attribute 'shape'": (
+        "r = tl.dot(x2, x2.T, 'ieee')",
+        'the third argument of tl.dot is a tile to add to: write input_precision="ieee"',
+    ),
     r"^'str' object has no attribute '(?:type|dtype)'": (
         "r = 'a' + x",
         "a kernel computes with numbers and blocks, but this is a string",
@@ -785,6 +789,49 @@ def test_a_line_that_is_still_missing_is_not_taken_for_a_global(known):
     assert message.startswith(UNSET) and ("can't see the global z" in message) == (known is not None)
     assert ("tl.constexpr" in message) == (known == 3 if isinstance(known, int) else False)
     assert "z_ptr" not in message
+
+
+POINTERS = """
+@triton.jit
+def kernel(x_ptr, y_ptr, dz_ptr, dx_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs = offs_m[:, None] * N + offs_n[None, :]
+    mask = (offs_m[:, None] < M) & (offs_n[None, :] < N)
+    x = tl.load(x_ptr + offs, mask=mask) + tl.load(dz_ptr + offs, mask=mask)
+    tile = tl.zeros((BLOCK_M, 64), tl.float32)
+    other = tl.zeros((BLOCK_N, 64), tl.float32)
+    root = tl.sqrt(N.to(tl.float32))
+"""
+# A line in a kernel with several pointers and blocks, and what the report says about it.
+CURES = {
+    "tl.store(z_ptr + offs, x, mask=mask)": "z_ptr is not defined: did you mean y_ptr or dx_ptr?",
+    "y = tl.load(y_ptr + offs_m)\ntl.store(z_ptr + offs, x, mask=mask)": "did you mean dx_ptr?",
+    "y = tl.load(z_ptr + offs)": "did you mean dz_ptr?",
+    "y = tl.load(y_ptr, mask=offs_m < M)": "use y_ptr + offs_m",
+    "y = tl.load(y_ptr + tl.program_id(0), mask=offs_m < M)": "use y_ptr + tl.program_id(0) + offs_m",
+    "y = tl.load(x_ptr, mask=mask)": "use x_ptr + offs",
+    "y = tl.dot(tile, other)": "did you mean tl.dot(tile, other.T)?",
+    "y = tl.dot(x, other.T)": "did you mean tl.dot(x, other)?",
+    "x += tl.dot(tile, x + 0.0)": "did you mean tl.dot(tile.T, x + 0.0)?",
+    "y = tile * other": "* multiplies lane by lane, and tl.dot(tile, other.T) multiplies each",
+    "y = tl.dot(tile, other.T, 'ieee')": 'write input_precision="ieee"',
+    "y = x / N ** 0.5": "** only works on constants: use root, which line 11 sets",
+    "y = x / M ** 0.5": "** only works on constants: use tl.sqrt(M.to(tl.float32))",
+    "end = start + 1\nfor start in range(0, N, BLOCK_N): end += start": "its first value comes only in",
+    "y = tl.where(mask, x, -inf)": 'inf is not defined: write float("-inf")',
+    "y = x + nan": 'nan is not defined: write float("nan")',
+    "y = tile * offs_m[None, :]": "offs_m[:, None] is a column, with one element per row",
+}
+
+
+@pytest.mark.parametrize("line", CURES)
+def test_a_cure_fits_the_blocks_and_pointers_of_the_line(line):
+    body = "".join(f"    {part}\n" for part in line.splitlines())
+    kernel = define(POINTERS + body, f"<cure: {line}>")
+    given = dict.fromkeys(("x_ptr", "y_ptr", "dz_ptr", "dx_ptr"), X)
+    message = front_end(kernel, {**given, "M": 20, "N": 21, "BLOCK_M": 16, "BLOCK_N": 32}).message
+    assert CURES[line] in message
 
 
 @pytest.mark.parametrize("known", [None, X])

@@ -29,7 +29,8 @@ MEASURED = {
     "training": ("puzzles_lib.bench.training", "training steps on packed activations (needs a GPU)"),
     "ranks": ("puzzles_lib.bench.ranks", "the example of training on two GPUs, packed and not (needs two)"),
     "norms": ("puzzles_lib.bench.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
-    "lessons": ("puzzles_lib.bench.lessons", "what chapters 04 and 05 save on a GPU (needs a GPU)"),
+    "lessons": ("puzzles_lib.bench.lessons", "what chapter 04 saves on a GPU (needs a GPU)"),
+    "fused": ("puzzles_lib.bench.fused", "what chapters 03 and 05 save on a GPU (needs a GPU)"),
     "machine-code": (
         "puzzles_lib.bench.machine_code",
         "what chapters 13 and 14 read in machine code, timed (needs a GPU)",

@@ -19,6 +19,7 @@ from puzzles_lib.checker import (
     algebra,
     atomicity,
     blame,
+    compare,
     edges,
     failure,
     machine,
@@ -187,6 +188,7 @@ def _examine_one(
     told: Sequence[CaseResult] = results
     if not until_failure:
         told = verdicts.with_blocks(puzzle, told, lambda case: _is_right(bound.at(case, number), shared))
+        told = _with_a_constant(told, each, shared)
     return Report(puzzle.name, tuple(told), notes=tuple(notes), salt=salt)
 
 
@@ -300,6 +302,24 @@ def _explained(one: Bound, verdict: Verdict, shared: _Shared, instead: str = "")
         if found := _check_case(possible, again, backwards=False).verdict:
             verdict = found
     return dataclasses.replace(verdict, diagnosis=text) if text else verdict
+
+
+def _with_a_constant(told: Sequence[CaseResult], each: Sequence[object], shared: _Shared) -> list[CaseResult]:
+    """Return the results; the first verdict now names a constant that is the cause, if nothing else is clear.
+
+    each: the kernel bound to each listed case.
+    """
+    place = next((i for i, result in enumerate(told) if result.verdict), None)
+    if place is None or place >= len(each):
+        return list(told)
+    verdict, one = told[place].verdict, each[place]
+    if verdict is None or verdict.kind != "values" or verdict.site or not isinstance(one, Bound):
+        return list(told)
+    if verdict.diagnosis and not any(words in verdict.diagnosis for words in compare.VAGUE):
+        return list(told)
+    text = blame.constant(one, _wanted, shared.seconds, shared.budget)
+    verdict = dataclasses.replace(verdict, diagnosis=text or verdict.diagnosis)
+    return [*told[:place], dataclasses.replace(told[place], verdict=verdict), *told[place + 1 :]]
 
 
 def _made_cases(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
@@ -475,8 +495,9 @@ def _made_whole(bound: Bound, number: int, shared: _Shared) -> list[CaseResult]:
             result = _made(one, its_own)
             if result and result.verdict:
                 verdict = untested.named(result.verdict, shared.untested, its_own.untested)
-                if verdict is result.verdict and isinstance(one, Bound):
-                    verdict = _explained(one, verdict, shared)
+                if isinstance(one, Bound) and (verdict is result.verdict or op and untested.is_float(op)):
+                    explained = _explained(one, result.verdict, shared)
+                    verdict = explained if explained is not result.verdict else verdict
                 return [dataclasses.replace(result, verdict=verdict, drawn=True)]
             if len(tried) >= made_cases.MOST_CASES or shared.budget.used() >= 1:
                 return []

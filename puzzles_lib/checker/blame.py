@@ -1,7 +1,8 @@
-"""Say why a kernel fails a case that isn't listed, although it passes all listed ones.
+"""Say which constant, or which slip, makes a kernel fail a case.
 
 A kernel that passes all listed cases can't have a slip that would change one of them, so such slips are ruled
-out. A constant such as -1e6 or 1e-30 is the cause if results are correct with another number in its place.
+out for other cases. A constant such as -1e6 or 1e-30 is the cause if results are correct with another number
+in its place.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from puzzles_lib.source import Refusal
 
 TINY = 1e-3  # constants up to it may stand for 0
 MOST_CONSTANTS = 2  # of them
+LEAST = 10.0  # constants beyond it may stand for infinity
 NEAR, FAR = 1e-37, 1e30  # closer to 0 than most numbers, and beyond those that a kernel must take
 
 Wanted = Callable[[Puzzle, Case], tuple[dict[str, torch.Tensor], dict[str, Expected]]]
@@ -62,18 +64,29 @@ def constant(bound: Bound, wanted: Wanted, seconds: float, budget: Budget) -> st
     for value, place in float_constants(program.module):
         if 0 < abs(value) <= TINY and not place.file.startswith(TRITON):
             tiny.setdefault(value, place.line)
-    others = [(value, line, math.copysign(FAR, value)) for value, line in found(program.module)]
+    others = [(value, line, math.copysign(FAR, value)) for value, line in found(program.module, LEAST)]
     for value, line in list(tiny.items())[:MOST_CONSTANTS]:
         others += [(value, line, 0.0), (value, line, math.copysign(NEAR, value))]
     for value, line, other in others:
         module = with_constant(program.module, value, other)
         changed = dataclasses.replace(bound, program=dataclasses.replace(program, module=module))
         if _is_right(changed, wanted, seconds, budget):
-            if abs(other) == FAR:
-                return beyond(value, line)
             it = f"the {value:g} on line {line}"
+            if abs(other) == FAR and _may_pass(bound, wanted, value):
+                return beyond(value, line)
+            if abs(other) == FAR:
+                return f"values here are so small that {it} changes the result"
             return f"values here are so small that {it} changes the result, but {other:g} would be correct"
     return ""
+
+
+def _may_pass(bound: Bound, wanted: Wanted, value: float) -> bool:
+    """Return whether products of a case's inputs may be as large as a number."""
+    inputs, _ = wanted(bound.puzzle, bound.case)
+    most = 1.0
+    for each in (x for x in inputs.values() if x.is_floating_point() and x.numel()):
+        most *= max(1.0, float(each[each.isfinite()].abs().max())) if each.isfinite().any() else math.inf
+    return most * max(bound.case.numbers.values(), default=1) >= abs(value)
 
 
 def beyond(value: float, line: int) -> str:

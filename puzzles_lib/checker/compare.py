@@ -15,6 +15,8 @@ from puzzles_lib.puzzle import Argument, Case, Puzzle
 PER_ROW = "each row is off by its own factor"
 WRONG_AT = "all wrong elements are at"
 ZERO = "the result is zero everywhere"
+SHOULD_BE_ZERO, ALL_ZERO = "that should be zero are wrong", "all wrong elements are zero"
+VAGUE = (WRONG_AT, ZERO, SHOULD_BE_ZERO, ALL_ZERO)  # these say where, not why
 LOOK_FOR = ": look for inf / inf, -inf - (-inf), 0 / 0, 0 * inf, or the root or log of a negative number"
 HALF, BFLOAT = of_torch(torch.float16).roundoff, of_torch(torch.bfloat16).roundoff
 
@@ -267,11 +269,11 @@ def _vague(w: _Wrong) -> Iterator[str]:
     if w.value.any() and not w.value[w.wrong].any():
         zeros, wrong = int((w.value == 0).sum()), int(w.wrong.sum())
         if wrong == zeros:
-            yield "exactly the elements that should be zero are wrong"
+            yield f"exactly the elements {SHOULD_BE_ZERO}"
         else:
-            yield f"{wrong} of the {zeros} elements that should be zero are wrong, and no others"
+            yield f"{wrong} of the {zeros} elements {SHOULD_BE_ZERO}, and no others"
     if not w.got[w.wrong].any():
-        yield "all wrong elements are zero"
+        yield ALL_ZERO
     for diagnose in (_minus_infinity, _one_block, _all_of_a_block, _barely, _where):
         if text := diagnose(w):
             yield text
@@ -509,8 +511,9 @@ def _precision(w: _Wrong) -> str:
     told = f"{AS_SMALL_AS_ROUNDING}: is {what} float16 or bfloat16?"
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
-    tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
-    return told + tf32 * (w.dots and not short)  # TF32 keeps the bits of short inputs
+    if w.dots and not short:  # TF32 keeps the bits of short inputs
+        return f'{AS_SMALL_AS_ROUNDING}: has each tl.dot input_precision="ieee"? Without it, it uses TF32'
+    return told
 
 
 SEEMS_EQUAL = 1e-4  # the relative error of a value that looks like the wanted one

@@ -31,13 +31,13 @@ MOST_BASES = 2  # listed cases from which one is made
 MOST_CONSTANTS = 2
 
 
-def found(module: Module) -> list[tuple[float, int]]:
+def found(module: Module, least: float = LEAST) -> list[tuple[float, int]]:
     """Return the numbers of a kernel that may stand for infinity, negative ones first, and their lines."""
     lines: dict[float, int] = {}
     for value, location in float_constants(module):
         is_round = math.frexp(value)[0] in (0.5, 0.75)  # such as 1.5 * 2^23: its sum with x is rounded
         rounds = is_round and abs(value) < MOST_TO_ROUND
-        if LEAST <= abs(value) < MOST and not rounds and not location.file.startswith(TRITON):
+        if least <= abs(value) < MOST and not rounds and not location.file.startswith(TRITON):
             lines.setdefault(value, location.line)
     return sorted(lines.items())[:MOST_CONSTANTS]
 

@@ -85,6 +85,7 @@ def _in_loops(function: ast.AST) -> Iterator[_Slip]:
             yield from _swapped(loop)
             yield from _old_maximum(loop)
             yield from _hidden_before_the_product(loop)
+            yield from _hidden_by_plus_infinity(loop)
             yield from _scores_for_weights(loop)
 
 
@@ -153,14 +154,32 @@ def _old_maximum(loop: ast.For | ast.While) -> Iterator[_Slip]:
 
 
 def _hidden_before_the_product(loop: ast.For | ast.While) -> Iterator[_Slip]:
-    """Yield a load that gives -inf for lanes that don't exist, if the result is a factor of a product."""
+    """Yield a load or tl.where that gives -inf for some lanes, if the result is a factor of a product."""
     factors = {name for node in ast.walk(loop) for each in _factors(node) for name in _names(each)}
     for statement in loop.body:
         name, value = _set(statement)
-        if name in factors and isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.load":
-            if any(each.arg == "other" and _is_infinite(each.value) for each in value.keywords):
+        if name in factors and isinstance(value, ast.Call):
+            loads, chooses = (ast.unparse(value.func) == each for each in ("tl.load", "tl.where"))
+            if (
+                loads and any(each.arg == "other" and _is_infinite(each.value) for each in value.keywords)
+            ) or (chooses and any(map(_is_infinite, value.args[1:]))):
                 text = f"{name} is -inf in lanes that don't exist, and a negative factor makes that inf"
                 yield _Slip(f"{text}: load 0, and hide the products", _OPPOSITE, statement.lineno)
+
+
+def _hidden_by_plus_infinity(loop: ast.For | ast.While) -> Iterator[_Slip]:
+    """Yield a tl.where that gives +inf, if the loop computes exponentials."""
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    if not any(ast.unparse(call.func) in _EXPONENTIALS for call in calls):
+        return
+    for call in calls:
+        if ast.unparse(call.func) == "tl.where" and any(_is_plus_infinite(each) for each in call.args[1:]):
+            text = 'line {} hides lanes by +inf, which is larger than any number: write float("-inf")'
+            yield _Slip(text, _OPPOSITE, call.lineno)
+
+
+def _is_plus_infinite(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("float('inf')", "-float('-inf')")
 
 
 def _factors(node: ast.AST) -> list[ast.expr]:

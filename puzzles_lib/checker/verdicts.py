@@ -683,11 +683,12 @@ def with_blocks(
             continue
         whole = 1 << (case.numbers[axis] - 1).bit_length()
         if whole <= LARGEST_BLOCK and is_right(case.but(**{block: whole})):
-            words.append(f"it is correct in the cases with one block of {axis} ({axis} <= {block})")
+            words.append(f"it is correct in the cases whose {axis} fits into one block ({axis} <= {block})")
             each = zip(one, results, puzzle.cases, strict=True)
             several = [result.ok for alone, result, case in each if not alone and not case.pretend]
             if any(several):
                 words[-1] += f", and wrong in {several.count(False)} of {len(several)} with more blocks"
+            words[-1] += ". Look at what one block passes on to the next"
             told_so = replace(
                 results[told], verdict=replace(verdict, diagnosis="; ".join(words).replace("?; ", "? "))
             )

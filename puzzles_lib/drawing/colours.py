@@ -25,6 +25,9 @@ PALE_ORANGE = "#f8e6c4"
 PALE_SKY = "#d9eefa"
 PALE_GREEN = "#dfeee6"
 
+HEAT = ("#fcf3e0", "#f9e7c2", "#f6dba3", "#f3cf85", "#f0c566", "#ebb233", ORANGE)
+"""From nearly nothing to all: cells of a heat map."""
+
 # Grays, from dark to light.
 INK = "#1a1a1a"  # text and outlines
 HATCHING = "#444444"
@@ -64,9 +67,11 @@ _SHARES_OF_INK = {  # grays between paper and ink, in percent
     PALE: 9, HAZE: 5,
 }  # fmt: skip
 _SHARES_OF_COLOUR = {
+    **dict(zip(HEAT, ((ORANGE, share) for share in (12, 24, 36, 48, 60, 80)), strict=False)),
     PALE_ORANGE: (ORANGE, 26), PALE_SKY: (SKY, 24), PALE_GREEN: (GREEN, 16),
     **dict(zip(PROGRAM_TINTS, ((color, 30) for color in PROGRAM_COLORS), strict=True)),
 }  # fmt: skip
+_SHARE_OF_PALE = 60  # in percent: with more of a color, its text is the same in every theme
 _OF_INK_IN_LINES = (
     42  # in percent, so that bright colors are readable on a light page and dark ones on a dark page
 )
@@ -95,7 +100,11 @@ def themed_line(colour: str) -> str:
 
 def ink_on(colour: str) -> str | None:
     """Return what is readable on a fill that follows the theme: ink or paper; None if no theme changes it."""
-    if colour == PAPER or colour in _SHARES_OF_COLOUR or _SHARES_OF_INK.get(colour, 100) < 30:
+    if (
+        colour == PAPER
+        or _SHARES_OF_COLOUR.get(colour, ("", 100))[1] <= _SHARE_OF_PALE
+        or _SHARES_OF_INK.get(colour, 100) < 30
+    ):
         return INK
     return PAPER if colour in (INK, BLACK) or _SHARES_OF_INK.get(colour, 0) > 60 else None
 

@@ -592,6 +592,8 @@ def _shapes_differ(t: Trouble, found: re.Match) -> str:
         words += _as_column(
             t, *sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: len(pair[0]))
         )
+    elif len(sizes[0]) == len(sizes[1]) == 2 and 1 not in sizes[0] + sizes[1]:
+        words += _no_dot(t, *(node for node, _ in blocks[:2]))
     elif len(sizes[0]) == len(sizes[1]) == 2:
         words += _lies_as_a_row(*sorted(((_sizes(v), n) for n, v in blocks[:2]), key=lambda pair: pair[0][0]))
     return words
@@ -624,11 +626,26 @@ def _folded_along_the_other_axis(
                 return
 
 
+def _no_dot(t: Trouble, left: ast.expr, right: ast.expr) -> str:
+    """Say that * is no matrix product, if the rows of two tiles are equally long; "" if they aren't."""
+    node = t.node.value if isinstance(t.node, ast.Assign) else t.node
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+        return ""
+    if t.block(left)[-1:] != t.block(right)[-1:]:
+        return ""
+    product = f"tl.dot({t.text(left)}, {_transposed(right)})"
+    return f"; * multiplies lane by lane, and {product} multiplies each row by each row"
+
+
 def _lies_as_a_row(row: tuple[list[int], ast.expr], tile: tuple[list[int], ast.expr]) -> str:
     """Say that a row with an element per row of a tile must become a column; "" if it has none."""
     (one, size), node = row
     rows, columns = tile[0]
-    if one != 1 or size != rows or size == columns or not isinstance(node, ast.Name):
+    if one != 1 or size != rows or size == columns:
+        return ""
+    if isinstance(node, ast.Subscript) and ast.unparse(node.slice).strip("()") == "None, :":
+        return f"; {ast.unparse(node.value)}[:, None] is a column, with one element per row"
+    if not isinstance(node, ast.Name):
         return ""
     return f"; {node.id} has one element per row of the tile, so make it a column: [:, None], not [None, :]"
 
@@ -918,12 +935,20 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     names = [n for n in t.seen.scope if isinstance(n, str)]
     if f"{name}_ptr" in names and not _in_an_address(t, name):
         names.remove(f"{name}_ptr")  # not a slip: the value is missing
-    if close := _closest(name, names):
+    if name.endswith("_ptr") and (outputs := _stored_instead(t, name)):
+        return f"{name} is not defined: did you mean {' or '.join(outputs)}?"
+    if (close := _closest(name, names)) and not _assigned(t, name):
         return f"{name} is not defined: did you mean {' or '.join(close)}?"
     if name in _OPERATORS:
         return f"{name} is not defined: write {_OPERATORS[name]} instead"
     if hasattr(builtins, name) and _annotates(t, name):
         return f"{name} is Python's, so a kernel cannot use it: leave the annotation out"
+    if (
+        number := re.search(r"(-?)\s*(?:\bmath\.)?\b(inf|nan)\b", t.line)
+        if name in ("inf", "nan", "math")
+        else None
+    ):
+        return f'{name} is not defined: write float("{number[1]}{number[2]}")'
     if hasattr(tl, name):
         return f"{name} is not defined: in a kernel it is tl.{name}"
     if name in _ELSEWHERE and (used := re.search(rf"(?<![\w.]){name}\.(\w+)", t.line)):
@@ -935,6 +960,24 @@ def _undefined(t: Trouble, found: re.Match) -> str:
     if re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", t.line):
         return f"{name} is not defined: a kernel can call functions of tl, and your own with @triton.jit"
     return f"{name} is not defined{_why_undefined(t, name)}"
+
+
+def _stored_instead(t: Trouble, name: str) -> list[str]:
+    """Return the pointers that nothing is loaded from, if a store's addresses use an undefined one."""
+    line = getattr(t.node, "lineno", 0)
+    calls = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.Call)] if t.seen.source else []
+    loaded, stores = set[str](), False
+    for call in (each for each in calls if each.args and isinstance(each.func, ast.Attribute)):
+        names = _names(call.args[0])
+        if ast.unparse(call.func).endswith("load"):
+            loaded |= names
+        stores |= ast.unparse(call.func).endswith("store") and call.lineno <= line and name in names
+    pointers = [n for n, value in t.seen.scope.items() if isinstance(n, str) and n.endswith("_ptr")]
+    return (
+        [each for each in pointers if each not in loaded and _is_pointer(t.seen.scope[each])]
+        if stores
+        else []
+    )
 
 
 def _annotates(t: Trouble, name: str) -> bool:
@@ -1074,13 +1117,28 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     what = f"{text} is one address, but the {found[1].lower()} is a block"
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
     pointer = next((n for n in names if _is_pointer(t.seen.value(n))), node)
-    offsets = [name for name, value in t.seen.scope.items() if _is_offsets(value)]
+    offsets = _as_long_as_the_block(t, node)
     name = "offs" if "offs" in offsets else offsets[0] if len(offsets) == 1 else ""
     if not name:
         return f"{what}: add a block of offsets, such as tl.arange(0, BLOCK)"
     added = {n.id for n in names if n is not pointer and isinstance(t.seen.value(n), tl.tensor)}
     start = t.text(pointer) if added & _made_from(name, t.seen.source) else text
     return f"{what}: use {start} + {name}"
+
+
+def _as_long_as_the_block(t: Trouble, address: ast.expr) -> list[str]:
+    """Return the names of offsets that have the shape of a call's mask or value, if one is a block.
+
+    Of several, only those count that the mask itself compares.
+    """
+    offsets = {name: value for name, value in t.seen.scope.items() if _is_offsets(value)}
+    for part in t.parts():
+        block = t.block(part) if part is not address else []
+        fitting = [name for name, value in offsets.items() if _sizes(value) == block]
+        if block:
+            compared = [name for name in fitting if name in _names(part)]
+            return compared or fitting
+    return list(offsets)
 
 
 def _is_offsets(value: object) -> bool:
@@ -1141,7 +1199,68 @@ def _dot_of(t: Trouble, _: re.Match) -> str:
         t.advice = f"{(one, other)[vector]} is a vector: multiply and fold it with tl.sum({product})"
     elif len(set(axes)) > 1:
         t.axes_from(*(node for node, _ in t.operands()[:2]))
-    return f"tl.dot multiplies [M, K] by [K, N], but {', '.join(parts)}"
+    left, right = (t.text(n) for n, _ in t.operands()[:2])
+    told = (
+        f"tl.dot needs the last axis of {left} to be as long as the first of {right}, but {', '.join(parts)}"
+    )
+    fitting = _dots_that_fit(t, *t.operands()[:2]) if axes == [2, 2] else []
+    return told + (f": did you mean {' or '.join(fitting)}?" if fitting else "")
+
+
+def _dots_that_fit(t: Trouble, *tiles: tuple[ast.expr, tl.tensor]) -> list[str]:
+    """Return the products of two tiles, one of them transposed or the two swapped, whose axes fit.
+
+    If the product is added to a tile, it must have its shape. If a tile is transposed already, and fits
+    without it, only this product counts.
+    """
+    (one, a), (other, b) = ((node, _sizes(value)) for node, value in tiles)
+    x, y = ast.unparse(one), ast.unparse(other)
+    found = [
+        (f"tl.dot({x}, {_transposed(other)})", a[1] == b[1], [a[0], b[0]], y.endswith(".T")),
+        (f"tl.dot({_transposed(one)}, {y})", a[0] == b[0], [a[1], b[1]], x.endswith(".T")),
+        (f"tl.dot({y}, {x})", b[1] == a[0], [b[0], a[1]], False),
+    ]
+    sums = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.BinOp)] if t.seen.source else []
+    call = ast.unparse(t.node.value if isinstance(t.node, ast.Assign) else t.node) if t.node else ""
+    beside = [t.block(n.left) for n in sums if isinstance(n.op, ast.Add) and ast.unparse(n.right) == call]
+    fitting = [
+        (text, undone) for text, fits, shape, undone in found if fits and (not any(beside) or shape in beside)
+    ]
+    undone = [text for text, is_undone in fitting if is_undone]
+    kept = [text for text, _ in fitting]
+    return undone[:1] or (kept[:1] if kept[:1] == [found[0][0]] else kept)
+
+
+def _transposed(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    simple = isinstance(node, ast.Name | ast.Attribute | ast.Call)
+    return text.removesuffix(".T") if text.endswith(".T") else f"{text if simple else f'({text})'}.T"
+
+
+def _text_given(t: Trouble, _: re.Match) -> str:
+    """Explain a string where a value belongs: in tl.dot, a precision without its name."""
+    words = [n.value for n in t.arguments() if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    if t.callee().endswith("dot") and words:
+        return f'the third argument of tl.dot is a tile to add to: write input_precision="{words[0]}"'
+    return ""
+
+
+def _power(t: Trouble, _: re.Match) -> str:
+    """Explain ** between values: a root has a function, and a line above may have it already."""
+    told = "** only works on constants"
+    for node in ast.walk(t.node) if t.node else ():
+        match node:
+            case ast.BinOp(base, ast.Pow(), ast.Constant(0.5)):
+                value = t.seen.value(base)
+                whole = isinstance(value, tl.tensor) and value.type.scalar.is_int()
+                cure = f"tl.sqrt({t.text(base)}{'.to(tl.float32)' if whole else ''})"
+                for made in nodes_of(t.seen.source) if t.seen.source else ():
+                    if isinstance(made, ast.Assign) and made.lineno < node.lineno:
+                        if ast.unparse(made.value) == cure and isinstance(made.targets[0], ast.Name):
+                            line = _line(t.seen, made).line
+                            return f"{told}: use {made.targets[0].id}, which line {line} sets"
+                return f"{told}: use {cure}"
+    return f"{told}: for x ** 2 write x * x, for 2 ** n write 1 << n (integers) or tl.exp2(n) (floats)"
 
 
 def _small_dot(t: Trouble, found: re.Match) -> str:
@@ -1596,8 +1715,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^simultaneous multiple comparison", _chain),
     (
         r"attribute '__r?pow__'|^unsupported operand type\(s\) for \*\*",
-        "** only works on constants: for x ** 2 write x * x, "
-        "for 2 ** n write 1 << n (integers) or tl.exp2(n) (floats)",
+        _power,
     ),
     (r"^Boolean value of Tensor", "an if cannot decide lane by lane: use a mask or tl.where"),
     (r"^Ternary expression.*<\[", LANE_BY_LANE),
@@ -1683,6 +1801,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"^object of type 'tensor' has no len", _no_length),
     (r"attribute '(?:scalar|to_ir|is_int)'$", "a kernel needs Triton's dtypes, such as tl.float32"),
     (r"^'dtype' object is not callable", "a dtype cannot be called: x.to(tl.float32) converts"),
+    (r"^'str' object has no attribute 'shape'", _text_given),
     (
         r"^'str' object has no attribute '(?:type|dtype)'",
         "a kernel computes with numbers and blocks, but this is a string",

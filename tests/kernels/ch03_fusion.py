@@ -422,7 +422,7 @@ def relu_by_half_sum(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: 
 
 
 WRONG = [
-    Wrong(MUL_RELU, no_relu, kind="values", says="should be zero"),
+    Wrong(MUL_RELU, no_relu, kind="values", says="without the relu"),
     Wrong(MUL_RELU, relu_before_product, kind="values", says="z[0, 0]"),
     Wrong(MUL_RELU, relu_of_each_factor, kind="values", says="relu of each factor"),
     Wrong(MUL_RELU, relu_the_wrong_way, kind="values", says="z[0, 0]"),

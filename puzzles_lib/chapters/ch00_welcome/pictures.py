@@ -13,8 +13,6 @@ from puzzles_lib.drawing.colours import (
     INK,
     JET,
     LINE,
-    MIST,
-    ORANGE,
     PALE,
     PROGRAM_COLORS,
     SNOW,
@@ -23,13 +21,11 @@ from puzzles_lib.drawing.colours import (
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
-MULTIPROCESSORS, BANDWIDTH = 132, 4.8  # of an H200; TB/s, according to NVIDIA
-
 BLOCK = 512  # of the kernels that make pictures
 SUN = 14 * 96 + 74  # the element in the middle of the sun
 
 __all__ = [
-    "dusk", "gallery", "gpu", "hung", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
+    "dusk", "gallery", "hung", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
 ]  # fmt: skip
 
 
@@ -189,46 +185,6 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         x[{offs[live - 1]}]; x is
         {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
         z[{offs[live - 1]}].""",
-    )
-
-
-def gpu() -> Picture:
-    """Draw a GPU as a kernel meets it: memory, cache, and many multiprocessors with their own fast memory."""
-    figure, ax = new_sheet(22.0, 13.4)
-    clock, lanes = 1.755e9, 128  # hertz, and bytes per clock from a shared memory to its multiprocessor
-    one, share = lanes * clock / 1e12, BANDWIDTH / MULTIPROCESSORS
-    wide = 2.2 / one  # cells per TB/s
-    box(ax, 0.6, 10.0, 20.8, 1.4, "memory: 141 GB", color=PALE, fontsize=11)
-    box(ax, 0.6, 7.4, 20.8, 1.2, "cache: 50 MB, shared by all multiprocessors", color=PALE, fontsize=11)
-    for n in range(4):
-        last = n == 3
-        x = 0.6 + 5.05 * n + 0.75 * last
-        name = f"multiprocessor {MULTIPROCESSORS - 1 if last else n}"
-        box(ax, x, 0.6, 4.9, 5.2, color=None, edge=INK, linewidth=1.4)
-        label(ax, x + 2.45, 1.05, name, fontsize=11)
-        box(ax, x + 0.4, 2.8, share * wide, 4.6, color=MIST, edge=LINE)  # beside the shared memory
-        box(ax, x + 0.2, 1.7, 4.5, 1.1, "registers: 256 KiB", color=PALE)
-        box(ax, x + 1.2, 2.8, one * wide, 1.5, f"{one:.2f} TB/s", color=ORANGE, edge=INK)
-        box(ax, x + 1.2, 4.3, 3.5, 1.2, "shared memory:\n228 KiB", color=PALE)
-        box(ax, x + 0.4, 8.6, share * wide, 1.4, color=ORANGE, edge=INK)
-        label(ax, x + 0.7 + share * wide, 9.3, f"{share:.3f} TB/s", align="left")
-    label(ax, 16.05, 3.6, "…", fontsize=16)
-    words = (
-        f"width of an orange bar = bandwidth per multiprocessor; all {MULTIPROCESSORS} together: "
-        f"{BANDWIDTH} TB/s from memory, {MULTIPROCESSORS * one:.0f} TB/s inside"
-    )
-    label(ax, 0.6, 11.9, words, align="left")
-    words = "gray: from the cache to the registers, which is faster than from memory (not to scale)"
-    label(ax, 0.6, 12.5, words, align="left")
-    label(ax, 0.6, 13.1, "an NVIDIA H200; a program runs on one multiprocessor", align="left", color=FAINT)
-    return Picture(
-        figure,
-        f"""An NVIDIA H200: {MULTIPROCESSORS} multiprocessors, each with 256 KiB of registers and 228 KiB of
-        shared memory; below them a cache of 50 MB that all of them share, and 141 GB of memory. The width of
-        an orange bar is a bandwidth: of the {BANDWIDTH} TB/s from memory, {share:.3f} TB/s for each
-        multiprocessor, and {one:.2f} TB/s between its shared memory and its registers, which adds up to
-        {MULTIPROCESSORS * one:.0f} TB/s. Loads go from the cache
-        straight to the registers. A program runs on one multiprocessor.""",
     )
 
 

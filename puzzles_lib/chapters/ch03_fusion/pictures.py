@@ -3,13 +3,67 @@
 import torch
 
 from puzzles_lib.chapters.ch03_fusion.puzzles import MUL_RELU_BACKWARD
-from puzzles_lib.drawing.colours import BLUE, FAINT, GREEN, INK, LINE, ORANGE, PALE, PALE_ORANGE, SKY
+from puzzles_lib.drawing.colours import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    LINE,
+    ORANGE,
+    PALE,
+    PALE_ORANGE,
+    SKY,
+    VERMILLION,
+)
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
 from puzzles_lib.puzzle import Case
 
 _WASTE = ORANGE
 
 ASKED = Case(M=8192, N=8192)  # as in the prediction above the picture
+
+
+def round_trip() -> Picture:
+    """Draw where the product goes: down to memory and up again, or nowhere if one kernel computes both."""
+    figure, ax = new_sheet(25.0, 11.6)
+    wide = 0.9  # of what has as many numbers as z
+    for left, right, title, steps in (
+        (0.4, 15.6, "two kernels", (("kernel 1: x * y", 0.9, 6.6), ("kernel 2: relu", 8.3, 6.6))),
+        (17.0, 24.6, "one kernel", (("x * y, then relu", 0.6, 6.4),)),
+    ):
+        label(ax, (left + right) / 2, 0.6, title, fontsize=11, weight="bold")
+        box(ax, left, 1.2, right - left, 3.4, color=None, edge=INK, linewidth=1.4)
+        label(ax, left + 0.3, 1.65, "multiprocessors", align="left", color=FAINT)
+        box(ax, left, 9.0, right - left, 1.3, "memory", color=PALE, fontsize=11)
+        for words, x, width in steps:
+            box(ax, left + x, 2.3, width, 1.9, color=PALE)
+            label(ax, left + x + width / 2, 2.8, "registers", fontsize=9, color=FAINT)
+            label(ax, left + x + width / 2, 3.5, words, fontsize=11)
+
+    def moves(x: float, up: bool, color: str, width: float, text: str) -> None:
+        box(ax, x, 4.6, width, 4.0 if up else 3.9, color=color, edge=INK)
+        ends = (4.6, 4.25) if up else (8.4, 8.98)
+        arrow(ax, (x + width / 2, ends[0] + (0.5 if up else -0.5)), (x + width / 2, ends[1]))
+        label(ax, x + width + 0.3, 6.6, text, align="left")
+
+    for x, up, color, width, text in (
+        (1.7, True, SKY, 0.12, "x, y"),
+        (5.0, False, _WASTE, wide, "the product"),
+        (9.1, True, _WASTE, wide, "the product"),
+        (13.4, False, GREEN, wide, "z"),
+        (18.4, True, SKY, 0.12, "x, y"),
+        (21.9, False, GREEN, wide, "z"),
+    ):
+        moves(x, up, color, width, text)
+    note = "up: loads, down: stores; an H200's memory delivers 4.8 TB/s, for all multiprocessors together"
+    label(ax, 0.4, 11.1, note, align="left", color=FAINT)
+    return Picture(
+        figure,
+        """Two ways to compute relu(x * y), with the multiprocessors and their registers above and the memory
+        below. With two kernels, x and y go up, and the product goes down to memory. Then the product goes up
+        again, and z goes down. With one kernel, x and y go up, the product stays in the registers, and only
+        z goes down. The way between memory and all multiprocessors has 4.8 TB/s on an H200.""",
+    )
 
 
 def passes(case: Case = ASKED) -> Picture:
@@ -102,8 +156,11 @@ def gate() -> Picture:
     )
 
 
-def smooth() -> Picture:
-    """Draw the relu and the SiLU, and below them their slopes."""
+def smooth(terms: bool = False) -> Picture:
+    """Draw the relu and the SiLU, and beside them their slopes.
+
+    terms: whether to draw the two terms of the SiLU's slope, too.
+    """
     t = torch.linspace(-6, 6, 241)
     leaf = t.clone().requires_grad_()
     silu = torch.nn.functional.silu(leaf)
@@ -127,6 +184,18 @@ def smooth() -> Picture:
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("t")
         axes.legend(frameon=False, loc="upper left", fontsize=9)
+    if terms:
+        s = torch.sigmoid(t)
+        right.plot(t, s, color=GREEN, linewidth=1.5, linestyle="--", label="\u03c3(t)")
+        right.plot(
+            t,
+            t * s * (1 - s),
+            color=VERMILLION,
+            linewidth=1.5,
+            linestyle=":",
+            label="t \u00b7 \u03c3(t) \u00b7 (1 \u2212 \u03c3(t))",
+        )
+        right.legend(frameon=False, loc="upper left", fontsize=9)
     at = int(slope.argmax())
     low = int(silu.argmin())
     return Picture(
@@ -135,5 +204,5 @@ def smooth() -> Picture:
         with a minimum of {float(silu[low]):.2f} at t = {float(t[low]):.1f}. On the right, their slopes: the
         relu's jumps from 0 to 1 at t = 0. The SiLU's is {float(slope[120]):.1f} there, slightly negative
         far below 0, and rises to {float(slope[at]):.2f} at t = {float(t[at]):.1f} before it comes down
-        to 1.""",
+        to 1.{" It is the sum of two curves: the sigmoid, and t times the slope of the sigmoid." * terms}""",
     )

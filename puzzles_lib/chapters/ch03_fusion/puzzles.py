@@ -63,6 +63,26 @@ def relu_of_each_factor(x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(x)[None, :] * torch.relu(y)[:, None]
 
 
+def relu_by_the_sign_of_x(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(x[None, :] > 0, x[None, :] * y[:, None], 0.0)
+
+
+def relu_by_the_sign_of_y(x: Tensor, y: Tensor) -> Tensor:
+    return torch.where(y[:, None] > 0, x[None, :] * y[:, None], 0.0)
+
+
+def absolute_value(x: Tensor, y: Tensor) -> Tensor:
+    return (x[None, :] * y[:, None]).abs()
+
+
+def no_relu(x: Tensor, y: Tensor) -> Tensor:
+    return x[None, :] * y[:, None]
+
+
+def leaky_relu(x: Tensor, y: Tensor) -> Tensor:
+    return torch.nn.functional.leaky_relu(x[None, :] * y[:, None], 0.01)
+
+
 MUL_RELU = Puzzle(
     number="5",
     spec=mul_relu,
@@ -90,6 +110,11 @@ MUL_RELU = Puzzle(
         "z[m, n] is 1 if the product is above 0, which is the result of a comparison: "
         "the product itself is wanted there": whether_it_is_positive,
         "this is the relu of each factor, multiplied: the relu of the product is wanted": relu_of_each_factor,
+        "the relu looks at the sign of x alone: it has to look at the product": relu_by_the_sign_of_x,
+        "the relu looks at the sign of y alone: it has to look at the product": relu_by_the_sign_of_y,
+        "this is the absolute value of the product: below 0, a relu is 0": absolute_value,
+        "this is the product without the relu: below 0, a relu is 0": no_relu,
+        "below 0, a hundredth of the product is left (a leaky relu): this relu is 0 there": leaky_relu,
     },
 )
 
@@ -158,6 +183,23 @@ def without_dz(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return torch.where(x * y[:, None] > 0, y[:, None], 0)
 
 
+def gate_of_the_sum(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x + y[:, None] > 0, dz * y[:, None], 0)
+
+
+def half_open_at_zero(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    product = x * y[:, None]
+    return dz * y[:, None] * (product > 0) + 0.5 * dz * y[:, None] * (product == 0)
+
+
+def size_of_y(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, dz * y[:, None].abs(), 0)
+
+
+def dz_where_shut(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
+    return torch.where(x * y[:, None] > 0, dz * y[:, None], dz)
+
+
 def relu_instead_of_its_slope(x: Tensor, y: Tensor, dz: Tensor) -> Tensor:
     return dz * torch.relu(x * y[:, None])
 
@@ -197,6 +239,10 @@ MUL_RELU_BACKWARD = Puzzle(
         "dz passes the gate with the factor x: the derivative of x * y with respect to x is y": times_x,
         "this is dz * y without the gate": without_a_gate,
         "x * y is exactly 0 there, and relu'(0) = 0: the gate is open only above 0": open_at_zero,
+        "x * y is exactly 0 there, and relu'(0) = 0: the gate is shut at 0, not half open": half_open_at_zero,
+        "the gate looks at the sign of x + y: the relu was taken of x * y": gate_of_the_sum,
+        "the factor y has lost its sign: the slope of x * y is y, also if y is negative": size_of_y,
+        "dz gets through where the gate is shut: dx is 0 there": dz_where_shut,
         "this is the relu of dz * y: the gate must look at the sign of x * y": relu_of_the_gradient,
         "the gate looks at the sign of dz: the relu was taken of x * y": gate_of_dz,
         "the gate is open below 0 and shut above 0": gate_the_other_way,

@@ -40,7 +40,7 @@ QUESTIONS = (
         "How many bytes does fusion save? That is what two kernels move, minus what one moves.",
         _saved,
         int,
-        "Which numbers no longer go to memory, and how many of them are there?",
+        "Which numbers no longer go to memory? Each has 4 bytes, and makes how many trips?",
         (
             Nudge(
                 lambda given, right: 0 <= given - 3 * right // 2 <= 2 * FLOAT32 * (M + N),
@@ -55,8 +55,17 @@ QUESTIONS = (
                 "Nearly. Both versions read x and y once, so x and y don't matter for the difference.",
             ),
             Nudge(
-                lambda given, right: 0 < given - right <= 2 * FLOAT32 * (M + N),
+                lambda given, right: FLOAT32 * (M + N) <= given - right <= 2 * FLOAT32 * (M + N),
                 "Nearly. The second of the two kernels reads only the product, so x and y don't matter.",
+            ),
+            Nudge(lambda given, right: given == -right, "That many bytes are saved, so leave out the minus."),
+            Nudge(
+                lambda given, right: any(abs(given * unit - right) < unit for unit in (2**20, 10**6, 2**30)),
+                "That is right in MB or GB. Write it in bytes: 2 * 4 * ...",
+            ),
+            Nudge(
+                lambda given, right: abs(given - right) < right / 100,
+                "Very close, but rounded. Python can compute it: multiply trips, bytes and elements.",
             ),
             Nudge(
                 lambda given, right: 2 * given == right,
@@ -89,17 +98,35 @@ QUESTIONS = (
             ),
             Nudge(
                 lambda given, right: given[1] != 0 and given[::2] == right[::2],
-                "Two of them are correct. Is the gate open at exactly 0?",
+                "Two of them are correct. At exactly 0, the relu's slope counts as 0.",
+            ),
+            Nudge(
+                lambda given, right: given[0] != 0 or given[1] != 0,
+                "Begin with the first element: z = relu(3 * -1) = 0. If x grows to -0.99, what is z? "
+                "(And at exactly 0, the relu's slope counts as 0.)",
             ),
             Nudge(
                 lambda given, right: given[2] == 30,
-                "The gate lets dz through, but the chain rule has another factor. Which one is missing?",
+                "The first two are correct. In the third, the loss grows by 30 if z grows by 1. But by how "
+                "much does z = 3 * x grow if x grows by 1?",
+            ),
+            Nudge(
+                lambda given, right: given[2] == 3,
+                "The first two are correct. 3 is how much z grows if x grows by 1. And the loss?",
+            ),
+            Nudge(
+                lambda given, right: given[2] == 6,
+                "The first two are correct. 6 is z itself. How much does z grow if x grows by 1?",
+            ),
+            Nudge(
+                lambda given, right: given[2] == 60,
+                "The first two are correct. 60 is dz * x. If x grows by 1, z = 3 * x doesn't grow by x.",
             ),
         ),
     ),
     Question(
         "ch03-q4",
-        "What does case 2 cost, if the product goes to memory and back? The number before the x.",
+        "What does case 2 cost if the product goes to memory and back? The number before the x.",
         lambda: _cost(1),
         float,
         "Run your kernel's cell with the two lines in it, and read the cost of case 2, the third row.",
@@ -109,14 +136,11 @@ QUESTIONS = (
                 "That's the cost of the fused kernel. Put the two lines into your kernel and run it again.",
             ),
             Nudge(
-                lambda given, right: abs(given - right) < 0.1,
-                "Very close. Read both decimals from the report.",
-            ),
-            Nudge(
                 lambda given, right: 1.9 < given < 2.1,
                 "That would be one extra trip. The product is written, and then it is read back.",
             ),
         ),
+        same=lambda given, right: abs(given - right) < 0.1,
     ),
     Question(
         "ch03-q5",
@@ -142,6 +166,9 @@ QUESTIONS = (
             _silu_slip("exponent", "Your gate shuts as t grows. Check the sign of the sigmoid's exponent."),
             _silu_slip("t", "In one place you multiply by x where the SiLU has t = x * y."),
             _silu_slip("gate", "A relu's gate is still in it. Below 0, the SiLU has a slope, too."),
+            _silu_slip("relu", "That's the gradient of the relu. The SiLU's slope isn't just 0 or 1."),
+            _silu_slip("product", "In t * s, the slope of s still needs its factor: t times s * (1 - s)."),
+            _silu_slip("brackets", "dz and y multiply both terms of the slope: put brackets around its sum."),
             _silu_slip("plus", "Your slope has 1 + s. The slope of the sigmoid is s * (1 - s)."),
             _silu_slip("slope", "That has the slope of the sigmoid alone. The SiLU is t times the sigmoid."),
             _silu_slip("forward", "That has the SiLU itself as a factor. The chain rule needs its slope."),

@@ -19,7 +19,8 @@ def gradient(slip: str = "") -> torch.Tensor:
     ``"sigmoid"``, ``"other"``: only the first or the second term of the product rule. ``"forward"``: the
     SiLU itself. ``"slope"``: that of the sigmoid. ``"minus"``: between the terms. ``"negative"``: the whole
     sign. ``"exponent"``: that of the sigmoid has the wrong sign. ``"t"``: one t is x. ``"gate"``: the relu's
-    is still there. ``"plus"``: 1 + s.
+    is still there. ``"plus"``: 1 + s. ``"relu"``: that of the relu. ``"product"``: the factor t of
+    the second term is missing. ``"brackets"``: dz multiplies only the first term, and y the second.
     """
     given = inputs()
     x, y, dz = given["x"], given["y"], given["dz"]
@@ -41,6 +42,9 @@ def gradient(slip: str = "") -> torch.Tensor:
             "exponent": dz * (off + t * off * s) * y,
             "t": dz * (s + x * s * off) * y,
             "gate": torch.where(t > 0, dz * slope * y, 0),
+            "relu": torch.where(t > 0, dz * y, 0),
+            "product": dz * (s + s * off) * y,
+            "brackets": dz * s + t * s * off * y,
             "plus": dz * (s + t * s * (1 + s)) * y,
         }[slip]
     x.requires_grad_()
@@ -53,9 +57,13 @@ def first_difference(dx: torch.Tensor) -> str:
     """Return where a gradient differs first from PyTorch's, with the inputs there, or that it doesn't."""
     want, given = gradient(), inputs()
     for m, n in (~torch.isclose(dx, want, atol=1e-5)).nonzero()[:1].tolist():
-        numbers = f"x = {given['x'][m, n]:.4f}, y = {given['y'][m]:.4f}, dz = {given['dz'][m, n]:.4f}"
+        x, y, dz = given["x"][m, n], given["y"][m], given["dz"][m, n]
+        found, wanted = (float(each[m, n] / (dz * y)) for each in (dx, want))
         return (
-            f"first difference, at [{m}, {n}]: dx is {dx[m, n]:.4f}, PyTorch's {want[m, n]:.4f} ({numbers})"
+            f"first difference, at [{m}, {n}]: dx is {dx[m, n]:.4f}, PyTorch's {want[m, n]:.4f} "
+            f"(x = {x:.4f}, y = {y:.4f}, dz = {dz:.4f}).\n"
+            f"So your slope, dx / (dz * y), is {found:.4f} at t = x * y = {x * y:.4f}, "
+            f"and PyTorch's is {wanted:.4f}"
         )
     return f"dx agrees with PyTorch's in all {dx.numel():,} elements"
 

@@ -3,11 +3,12 @@
   const query = root.querySelector("[data-query]");
   const rows = [...root.querySelectorAll("[data-key]")];
   const values = [10, 20, 30, 40, 50];
+  const signed = (number) => String(number).replace("-", "\u2212");
   const draw = () => {
-    query.previousElementSibling.textContent = query.value;
+    query.previousElementSibling.textContent = signed(query.value);
     const scores = rows.map((row) => {
       const input = row.querySelector("input");
-      input.previousElementSibling.textContent = input.value;
+      input.previousElementSibling.textContent = signed(input.value);
       return Number(query.value) * Number(input.value) || 0;
     });
     const terms = scores.map((score) => Math.exp(score - Math.max(...scores)));
@@ -16,7 +17,7 @@
     rows.forEach((row, n) => {
       const weight = terms[n] / total;
       z += weight * values[n];
-      row.querySelector("[data-is=score]").textContent = scores[n];
+      row.querySelector("[data-is=score]").textContent = signed(scores[n]);
       row.querySelector("[data-is=weight]").textContent = weight.toFixed(3);
       row.querySelector("[data-bar]").style.width = `${100 * weight}%`;
     });

@@ -12,11 +12,11 @@ from puzzles_lib.chapters.ch05_flash_attention.puzzles import FLASH_ATTENTION
 from puzzles_lib.drawing.colours import (
     FAINT,
     GREEN,
+    HEAT,
     INK,
     MIST,
     ORANGE,
     PALE,
-    PALE_ORANGE,
     SILVER,
     SKY,
     VERMILLION,
@@ -47,12 +47,13 @@ def strip(T: int = 12, BLOCK_Q: int = 4, BLOCK_K: int = 4, program: int = 1) -> 
     for step in range(math.ceil(T / BLOCK_K)):
         x = left + step * BLOCK_K
         wide = min(BLOCK_K, T - step * BLOCK_K)
-        box(ax, x, top + rows[0], wide, BLOCK_Q, color=None, edge=INK, linewidth=1.6)
         for y in (0.9, 2.1):  # the keys and values of this iteration
             box(ax, x, y, wide, 1.0, color=None, edge=INK, linewidth=1.6)
         color = iterations[step * BLOCK_K]
-        box(ax, x + 0.6, middle - 0.5, wide - 1.2, color=color, edge=color)  # no lines across the words
-        label(ax, x + wide / 2, middle, f"iter. {step + 1}", fontsize=11, color=text_color(color))
+        box(
+            ax, x, top + rows[0], wide, BLOCK_Q, color=color, edge=INK, linewidth=1.6
+        )  # no lines across the words
+        label(ax, x + wide / 2, middle, f"iteration {step + 1}", fontsize=11, color=text_color(color))
     arrow(ax, (left + T + 0.15, middle), (left + T + 1.9, middle))
     foot = f"{T} x {T} scores, a tile at a time and never stored"
     label(ax, left + T / 2, top + T + 0.2, foot, align="top", fontsize=11, color=FAINT)
@@ -141,6 +142,7 @@ def two_sums(
     for color, text, across in ((SKY, "kept of the old sum", 0.0), (ORANGE, "added", 5.2)):
         box(ax, left + across, 18.2, 0.7, 0.7, color=color, edge=INK)
         label(ax, left + across + 0.95, 18.55, text, align="left", fontsize=10)
+    label(ax, left + 7.6, 18.55, "each sum has its own scale", align="left", fontsize=10, color=FAINT)
     result = f"at the end, z = acc / denominator = {acc / denominator:.2f}"
     label(ax, left, 17.4, result, align="left", fontsize=11)
     return Picture(
@@ -198,7 +200,7 @@ def padding(q: float = 1.0, keys: Sequence[float] = (-3.0, -1.0), block: int = 4
         strip = cells(ax, k, x=x, y=1.6, width=1.3, colors=[PALE] * len(keys) + [None] * pad, title="k")
         label(ax, strip.x + 0.65 * block, 0.75, title, fontsize=11)
         cells(ax, texts, x=x, y=3.0, width=1.3, colors=fills, title="scores")
-        cells(ax, softmax(scores), x=x, y=4.4, width=1.3, colors=fills, title="weights")
+        cells(ax, softmax(scores), x=x, y=4.4, width=1.3, colors=fills, title="weights, rounded")
 
     block_of(3.2, "padding counted", zero, VERMILLION)
     block_of(3.2 + 1.3 * block + 5.0, "padding hidden", hidden, GREEN)
@@ -233,7 +235,7 @@ def dots(BLOCK_Q: int = 32, BLOCK_K: int = 64, BLOCK_D: int = 16) -> Picture:
             label(ax, x + width + 0.8, middle, sign, fontsize=14)
             x += width + 2.6
         if summed == "BLOCK_K":
-            label(ax, x - 2.0, middle, "is added to\nacc * factor", align="left", fontsize=11)
+            label(ax, x - 2.0, middle, "is added to the\nrescaled acc", align="left", fontsize=11)
 
     product(
         0.6,
@@ -334,24 +336,24 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
     z = sum(weight * value for weight, value in zip(weights, VALUES, strict=True))
     columns = "display:grid;gap:1em;align-items:center;margin:.3em 0;grid-template-columns:"
     columns += (
-        "4.5em 6em 3.5em 5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
+        "4.5em 10em 3.5em 5em 7em minmax(0,1fr)"  # each row by itself: untrusted pages drop display:contents
     )
     rows, told = [], []
     for n, (word, key, value) in enumerate(zip(WORDS, keys, VALUES, strict=True)):
         bar = f"background:{ORANGE};{ON_FILL};height:1.4em;width:{100 * weights[n]:.1f}%"
         rows.append(
             f'<div data-key="{n}" style="{columns}"><b>{word}</b>'
-            f'<label>k = <span>{key}</span><input type="range" min="-4" max="4" value="{key}" '
+            f'<label>k = <span>{_signed(key)}</span><input type="range" min="-4" max="4" value="{key}" '
             f'aria-label="key of {word}" style="width:100%"></label>'
             f"<div>v = {value}</div>"
-            f'<div>score <b data-is="score">{scores[n]}</b></div>'
+            f'<div>score <b data-is="score">{_signed(scores[n])}</b></div>'
             f'<div>weight <b data-is="weight">{weights[n]:.3f}</b></div>'
             f'<div><div data-bar="" style="{bar}"></div></div></div>'
         )
         told.append(f"{word}: key {key}, score {scores[n]}, weight {weights[n]:.3f}, value {value}")
     return Live(
         "attention",
-        f'<label style="display:block;max-width:16em">query of <b>it</b>: q = <span>{q}</span>'
+        f'<label style="display:block;max-width:16em">query of <b>it</b>: q = <span>{_signed(q)}</span>'
         f'<input data-query="" type="range" min="-4" max="4" value="{q}" aria-label="query" '
         f'style="width:100%"></label><div>{"".join(rows)}</div>'
         f'<div aria-live="polite" style="margin-top:.5em">z, the weighted mean of the values: '
@@ -360,6 +362,10 @@ def drag(q: int = 1, keys: Sequence[int] = (1, 2, -1, 0, 1)) -> Live:
         f"The attention of a query, {q}, to five words, with a slider from -4 to 4 for the query and "
         f"for each key. {'; '.join(told)}. The weighted mean of the values is {z:.2f}.",
     )
+
+
+def _signed(number: int) -> str:
+    return f"{number}".replace("-", "\N{MINUS SIGN}")
 
 
 def sentence(**finds: str) -> tuple[list[str], torch.Tensor, torch.Tensor]:
@@ -384,8 +390,7 @@ def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
     left, top = 2.4, 2.0
     texts = [[f"{w:.2f}" if w >= 0.005 else "" for w in row] for row in table.tolist()]
     strong = [
-        [ORANGE if w >= 0.5 and i != j else PALE_ORANGE if w >= 0.05 else None for j, w in enumerate(row)]
-        for i, row in enumerate(table.tolist())
+        [None if w < 0.005 else HEAT[int(w * (len(HEAT) - 0.01))] for w in row] for row in table.tolist()
     ]
     cells(ax, texts, x=left, y=top, width=wide, colors=strong, edge=SILVER)
     for n, word in enumerate(words):
@@ -393,7 +398,7 @@ def weights(words: Sequence[str], table: torch.Tensor) -> Picture:
         label(ax, left - 0.3, top + n + 0.5, word, align="right", fontsize=11)
     label(ax, left + wide * len(words) / 2, 0.6, "looks at", fontsize=11, color=FAINT)
     note = (
-        "orange: half of the weight or more goes to another word"
+        "the stronger the orange, the larger the weight (rounded here)"
         if table.any()
         else "empty: first solve puzzle 9b"
     )

@@ -64,11 +64,13 @@ def _walked(
     BLOCK_Q: int = 1,
     causal: bool = False,
     unmasked: Tensor | None = None,
+    queries: Tensor | float = 1.0,
 ) -> Tensor:
     """Return what a kernel with one slip from block to block computes, in float32 as on a GPU.
 
     scores: float [T, T]. v: float [T, D]. causal: whether the loop of a program ends at the diagonal.
-    unmasked: the scores that a maximum sees that is taken before the mask; None for ``scores``.
+    unmasked: the scores that a maximum sees that is taken before the mask; None for ``scores``. queries:
+        float [T, 1], for the slip that multiplies p by them.
     """
     scores, v = scores.float(), v.float()
     seen = (scores if unmasked is None else unmasked.float()).split(BLOCK_K, dim=1)
@@ -88,23 +90,36 @@ def _walked(
         factor = (row_max - new_max).exp()
         if slip == "factor in powers of 2":
             factor = (row_max - new_max).exp2()
+        if slip == "factor without exp":
+            factor = torch.where(active, row_max - new_max, 1.0)
         kept = torch.ones_like(factor) if slip == "neither" else factor
         p = torch.where(active, (keys - new_max).exp(), 0.0)
         if slip == "no maximum in p":
             p = torch.where(active, keys.exp(), 0.0)
         if slip == "no exp":
             p = keys - new_max
+        if slip == "exp of the opposite":
+            p = torch.where(active, (new_max - keys).exp(), 0.0)
         added = p @ values
         if slip == "two sums":
             added = p.sum(dim=1, keepdim=True) * values.sum(dim=0)
         if slip == "all queries":
             added = added.view(-1, BLOCK_Q).sum(dim=1).repeat_interleave(BLOCK_Q)[:, None]
-        weights = p.sum(dim=1)
+        if slip == "scores times values":
+            added = keys @ values
+        if slip == "p times queries":
+            added = p.sum(dim=1, keepdim=True) * queries
+        weights = (keys if slip == "sum of scores" else p).sum(dim=1)
         if slip == "weights of all queries":
             padded = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK_Q)).view(-1, BLOCK_Q)
             weights = padded.sum(dim=1).repeat_interleave(BLOCK_Q)[: len(weights)]
         denominator = denominator * (1 if slip == "only acc" else kept) + weights[:, None]
-        acc = acc * (1 if slip == "only the denominator" else kept) + added
+        if slip == "also the denominator":
+            acc = acc * torch.where(active, denominator, 1.0)
+        if slip == "acc added twice":
+            acc = torch.where(active, acc * kept + acc, acc) + added
+        else:
+            acc = acc * (1 if slip == "only the denominator" else kept) + added
         if slip == "last block":
             acc = torch.where(active, added, acc)
         if slip in ("divided twice", "divided in the loop"):
@@ -192,6 +207,29 @@ def _product_of_sums(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
     return _scalar_walked(q, k, v, BLOCK_K, "two sums")
 
 
+def _maximum_of_keys(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    keys = torch.nn.functional.pad(k, (0, -len(k) % BLOCK_K)).view(-1, BLOCK_K)  # a padded key is 0
+    largest = keys.amax(dim=1).repeat_interleave(BLOCK_K)[: len(k)]
+    scores = q[:, None] * k[None, :]
+    return _walked(scores, v[:, None], BLOCK_K, "", unmasked=largest.expand_as(scores))[:, 0]
+
+
+def _p_times_queries(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+    scores = q[:, None] * k[None, :]
+    return _walked(scores, v[:, None], BLOCK_K, "p times queries", queries=q[:, None])[:, 0]
+
+
+def _of_whole_blocks(slip: str) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+    """Return a kernel's results with a slip that -inf turns into NaN, so that only whole blocks show it."""
+
+    def walked(q: Tensor, k: Tensor, v: Tensor, BLOCK_K: int) -> Tensor:
+        if len(k) % BLOCK_K:  # NaN has many causes
+            return scalar_flash_attention(q, k, v)
+        return _scalar_walked(q, k, v, BLOCK_K, slip)
+
+    return walked
+
+
 def _keys_for_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scalar_flash_attention(q, k, k)
 
@@ -221,6 +259,10 @@ def _scalar_loads(case: Case) -> int:
     return triton.cdiv(case.T, case.BLOCK_Q) * case.T
 
 
+FACTOR_NO_EXP = "the factor is a difference of two maxima: it needs tl.exp"
+ADDED_TWICE = "the old acc is added twice: once times the factor, and once as it is"
+BY_DENOMINATOR = "the old acc is multiplied by the denominator, too: the factor is enough"
+OPPOSITE = "p grows as the scores fall: it needs the scores minus new_max, not new_max minus the scores"
 NO_FACTOR = "acc isn't multiplied by the factor, only the denominator is"
 NO_FACTOR_BELOW = "the denominator isn't multiplied by the factor, only acc is"
 NO_FACTORS = (
@@ -266,6 +308,14 @@ SCALAR_FLASH_ATTENTION = Puzzle(
         BLOCK_MAX: _this_block_maximum,
         TWOS: _factor_in_powers_of_two,
         KEYS_FOR_VALUES: _keys_for_values,
+        FACTOR_NO_EXP: _of_whole_blocks("factor without exp"),
+        ADDED_TWICE: _of_whole_blocks("acc added twice"),
+        BY_DENOMINATOR: _of_whole_blocks("also the denominator"),
+        OPPOSITE: _of_whole_blocks("exp of the opposite"),
+        "the maximum is that of the keys: it has to be that of the scores": _maximum_of_keys,
+        "the denominator sums scores: it has to sum p": _of_whole_blocks("sum of scores"),
+        "acc sums scores times values: it has to sum p times values": _of_whole_blocks("scores times values"),
+        "acc sums p times queries: multiply p by v": _p_times_queries,
         "p is a difference of scores: it needs tl.exp": _without_exp,
         "acc multiplies a sum of p by a sum of v: multiply each p by its own v, then sum": _product_of_sums,
         "every result is 1, the sum of the weights: each term of acc needs its value v": _values_left_out,
@@ -385,6 +435,11 @@ def _tile_positions(
         seen &= j // BLOCK_K * BLOCK_K < (i // BLOCK_Q + 1) * BLOCK_Q
     scores = q @ k.T / q.shape[1] ** 0.5
     return scores.masked_fill(~seen, float("-inf")).softmax(dim=1) @ v
+
+
+def _queries_within_the_tile(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int) -> Tensor:
+    i, j = torch.arange(len(q))[:, None], torch.arange(len(k))[None, :]
+    return _masked(q, k, v, j > i % BLOCK_Q)
 
 
 def _within_the_tile(q: Tensor, k: Tensor, v: Tensor, BLOCK_Q: int, BLOCK_K: int) -> Tensor:
@@ -507,6 +562,7 @@ FLASH_ATTENTION = Puzzle(
         "tl.where hides the keys that a query sees: swap its last two arguments": _swapped,
         "the causal mask counts within the tile: compare offs_k with offs_q": _within_the_tile,
         "the causal mask counts within the tile: compare offs_k and offs_q": _within_the_tile_to_the_end,
+        "the causal mask counts queries within the tile: compare offs_q": _queries_within_the_tile,
         "the causal mask counts keys within the tile: compare offs_k": _keys_within_the_tile,
         "the causal mask counts keys within the tile: use offs_k": _keys_within_the_tile_to_the_end,
         "all queries of a program see the same keys: compare offs_k with offs_q, one per query": (
@@ -520,6 +576,10 @@ FLASH_ATTENTION = Puzzle(
         ),
         "end is the same for all programs: it has to grow by BLOCK_Q from program to program": (
             _too_short(lambda program, BLOCK_Q, BLOCK_K: torch.full_like(program, BLOCK_Q))
+        ),
+        "end is rounded down to whole blocks of keys, but the last keys count, too: range can end in the "
+        "middle of a block": _too_short(
+            lambda program, BLOCK_Q, BLOCK_K: (program + 1) * BLOCK_Q // BLOCK_K * BLOCK_K
         ),
         "end is too small: only the first block of keys is loaded. end counts keys, not programs or blocks": (
             _too_short(lambda program, BLOCK_Q, BLOCK_K: torch.ones_like(program))
@@ -539,6 +599,9 @@ FLASH_ATTENTION = Puzzle(
         MAX_OF_ALL: _causal_walk("maximum of all queries"),
         TWOS: _causal_walk("factor in powers of 2"),
         KEYS_FOR_VALUES: _keys_for_values_causal,
+        FACTOR_NO_EXP: _causal_walk("factor without exp"),
+        ADDED_TWICE: _causal_walk("acc added twice"),
+        BY_DENOMINATOR: _causal_walk("also the denominator"),
         NO_FACTOR: _causal_walk("only the denominator"),
         NO_FACTOR_BELOW: _causal_walk("only acc"),
         NO_FACTORS: _causal_walk("neither"),

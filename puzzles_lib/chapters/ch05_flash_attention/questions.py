@@ -5,7 +5,6 @@ import math
 import triton
 
 from puzzles_lib.chapters.ch05_flash_attention.puzzles import SCALAR_FLASH_ATTENTION
-from puzzles_lib.puzzle import Case
 from puzzles_lib.question import Nudge, Question
 
 T, BLOCK_Q, BLOCK_K = 512, 128, 64
@@ -29,16 +28,6 @@ def _third_block() -> float:
     """Return acc after the picture's two blocks and a third one with the score 6 and the value 10."""
     scores, values = (1.0, 3.0, 4.0, 1.0, 6.0), (10.0, 20.0, 30.0, 40.0, 10.0)
     return sum(math.exp(score - 6) * value for score, value in zip(scores, values, strict=True))
-
-
-FOUR_PROGRAMS = Case(T=64, D=64, BLOCK_Q=16, BLOCK_K=16, BLOCK_D=64)
-
-
-def _loaded_by_three() -> tuple[int, int]:
-    """Return the first and the last key that three of the four programs load."""
-    case = FOUR_PROGRAMS
-    loads = [sum(key < end for end in range(case.BLOCK_Q, case.T + 1, case.BLOCK_Q)) for key in range(case.T)]
-    return loads.index(3), case.T - 1 - loads[::-1].index(3)
 
 
 def _shared_by_two() -> float:
@@ -129,6 +118,7 @@ QUESTIONS = (
                 "That is one too many per program: no query sees the keys after its own.",
             ),
         ),
+        why="With longer texts, half of the work is saved: 32,768 tokens need only 50.2% of their tiles.",
     ),
     Question(
         "ch05-q4",
@@ -175,6 +165,18 @@ QUESTIONS = (
                 "That is the final result, acc / denominator. What is acc itself?",
             ),
             Nudge(
+                lambda given, right: abs(given - 11.98) < ONE_DIGIT,
+                "Your factor is exp(3 - 6). The old acc is relative to the maximum of both blocks, 4.",
+            ),
+            Nudge(
+                lambda given, right: given == 6,
+                "That is the score. It decides the factor, and the value, 10, is what acc sums.",
+            ),
+            Nudge(
+                lambda given, right: given < 0,
+                "acc doesn't become negative here: what is kept of it, plus p times a value of 10.",
+            ),
+            Nudge(
                 lambda given, right: given == 10,
                 "That is what the new key adds. What is left of the old acc?",
             ),
@@ -218,37 +220,32 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "ch05-q8",
-        "Which keys are loaded by exactly three of the four programs? Answer with a pair: (first, last).",
-        _loaded_by_three,
+        "ch05-q9",
+        "Query 0, keys 2 and 3, all hidden: what is each p, and what is the factor? Answer with (p, factor).",
+        lambda: (math.exp(-math.inf), math.exp(0)),
         tuple,
-        "A program loads the keys up to its last query. Which of the four programs doesn't need these keys?",
+        "The maximum is the larger one of the old maximum and -inf. So what is new_max, and old minus new?",
         (
             Nudge(
-                lambda given, right: len(given) != 2,
-                "The answer has two numbers: the first and the last of these keys.",
-            ),
-            Nudge(lambda given, right: given == (0, 15), "All four programs load the first 16 keys."),
-            Nudge(
-                lambda given, right: given == (32, 47),
-                "Only the last two programs load these keys. Which keys does program 1 load?",
+                lambda given, right: len(given) != 2, "The answer has two numbers: each p, and the factor."
             ),
             Nudge(
-                lambda given, right: given == (48, 63),
-                "Only the last program loads the last 16 keys: all others stop earlier.",
+                lambda given, right: any(each != each for each in given),
+                "NaN would come from -inf - (-inf). But row_max is 2, so is new_max -inf?",
             ),
             Nudge(
-                lambda given, right: given == (right[0], right[1] + 1),
-                "The first key is right. The second number is the last key itself, not the end of a range.",
+                lambda given, right: given == right[::-1],
+                "You have both numbers, but swapped: p comes first.",
             ),
             Nudge(
-                lambda given, right: given == (right[0] + 1, right[1] + 1),
-                "You have the right block of keys. Keys are counted from 0.",
+                lambda given, right: given == (1, 1),
+                "The factor is right. p is exp(score - new_max), so exp(-inf - 2).",
             ),
             Nudge(
-                lambda given, right: given == (0, right[1]),
-                "Program 1 loads all of these, but program 0 loads some of them, too.",
+                lambda given, right: given[0] == 0,
+                "p is right. For the factor: does a hidden score raise the maximum?",
             ),
         ),
+        why="The tile adds nothing, and keeps what is there.",
     ),
 )

@@ -220,7 +220,7 @@ MISTAKES = (
         "It computes y @ x, whose shapes agree only if all blocks are equal.",
         {"tl.dot(x, y, acc)": "tl.dot(y, x, acc)"},
         kind="values",
-        says="tl.dot multiplies",
+        says="tl.dot needs",
     ),
     Mistake(
         BATCHED_MATMUL,

@@ -752,7 +752,7 @@ MISTAKES = (
             "acc * (scale * w_scale)": "acc * w_scale",
         },
         kind="values",
-        says="one block of K",
+        says="K fits into one block",
     ),
     Mistake(
         FUSED_LINEAR,

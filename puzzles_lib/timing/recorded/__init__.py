@@ -6,13 +6,13 @@
 - ``bench``, ``case``, ``path``,
 - ``us`` (median microseconds), ``baseline``, ``baseline_us`` (the same for the baseline, in the same run),
 - ``ratio`` (baseline_us / us), ``error`` (of the result, checked in that run),
-- in benches "lessons", "linear-cross-entropy", "ranks" and "training": ``bytes`` (peak memory) and
+- in benches "fused", "lessons", "linear-cross-entropy", "ranks" and "training": ``bytes`` (peak memory) and
   ``baseline_bytes``,
 - in bench "training": ``cosine`` (of gradients).
 
 ``h100.json`` has the same form, for benches "eager" and "checkpointing", whose rows have all these fields.
 ``eager_h200.json`` has bench "eager" on another computer, whose processor is slower. ``lessons.json`` has
-bench "lessons", with a Triton that the checker supports, because it binds the puzzles' kernels.
+bench "lessons", with another Triton.
 
 ``race.json`` has the same form, for chapter 15's launches, with binaries that the pinned Triton made. It also
 has ``launches`` (by path: how it was launched and what its binary looks like, see

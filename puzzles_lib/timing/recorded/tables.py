@@ -324,8 +324,8 @@ def _attention() -> list[str]:
 
 
 def _lessons() -> list[str]:
-    lines = ["| what chapters 04 and 05 save | time | time / baseline | memory |", "|---" * 4 + "|"]
-    for row in rows("lessons"):
+    lines = ["| what chapters 03 to 05 save | time | time / baseline | memory |", "|---" * 4 + "|"]
+    for row in (*rows("fused"), *rows("lessons")):
         own = row["path"] == row["baseline"]
         name = f"{row['case']}: {row['path']}" if own else row["path"]
         share = "1.00" if own else f"{row['us'] / row['baseline_us']:.2f}"
