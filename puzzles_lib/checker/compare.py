@@ -404,8 +404,11 @@ def _cut_off(w: _Wrong) -> str:
     name = of_torch(dtype).name
     if (short & ((w.got - w.value).abs() <= unit)).all():
         return f"the result looks truncated instead of rounded: .to(tl.{name}) rounds to the nearest {name}"
-    if ((w.got - w.value).abs() <= 2 * unit).all():
+    if ((w.got - w.value).abs() <= unit).all():
         return f"the result is off in {name}'s last place: is it rounded more than once, or not to nearest?"
+    if ((w.got - w.value).abs() <= 2 * unit).all():
+        most = f"the result is off by up to 4 units in {name}'s last place"
+        return f"{most}: is a number on the way rounded, or computed in another way than the task says?"
     return ""
 
 

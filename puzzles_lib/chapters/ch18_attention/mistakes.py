@@ -615,7 +615,7 @@ MISTAKES = (
         "The queries are scaled and rounded once more. √32 isn't a power of two.",
         {"tl.dot(q, k.T) * D**-0.5": "tl.dot((q * D**-0.5).to(tl.bfloat16), k.T)"},
         kind="values",
-        says="rounded more than once",
+        says="on the way rounded",
     ),
     Mistake(
         ATTENTION_DQ,
