@@ -289,6 +289,8 @@ def _factor_of_a_sum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
 
 
 def _divided_by_the_factor(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    if (x < 0).all():  # a maximum that starts at 0 gives NaN in every element, too
+        return online_softmax(x)
     return _walked(x, BLOCK_M, BLOCK_N, "divided")
 
 
@@ -305,12 +307,11 @@ def _powers_of_two_over_a_sum_of_e(x: Tensor) -> Tensor:
 
 
 MAX_OF_ALL = "each row has the maximum of all rows of its program: does tl.max have its axis?"
-FROM_ZERO = "the maximum starts at 0, which is above all numbers of a negative row: start far below them"
+TOO_HIGH = "the maximum is far above all numbers of a negative row"
 NO_AXIS = "each row has the denominator of all rows of its program: does tl.sum have its axis?"
 
 SLIPS = {
     MAX_OF_ALL: _maximum_of_all_rows,
-    FROM_ZERO: _maximum_from_zero,
     "the denominator starts at 1: a sum starts at 0": _denominator_from_one,
     "the denominator sums x minus the maximum: it needs the exponentials of that": _sum_without_exp,
     "the exponentials aren't divided by the denominator": _undivided,
@@ -335,6 +336,7 @@ LONG_SOFTMAX = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     slips=SLIPS
     | {
+        f"{TOO_HIGH}: start it at -inf, and pad with -inf": _maximum_from_zero,
         NO_AXIS: _denominator_of_all_rows,
         "row_max is the last block's maximum: keep the larger one of row_max and this block's": (
             _last_block_maximum
@@ -370,6 +372,7 @@ ONLINE_SOFTMAX = Puzzle(
     most_loads={"x": _twice},
     slips=SLIPS
     | {
+        f"{TOO_HIGH}: start it at -1e30": _maximum_from_zero,
         "the old denominator isn't rescaled when the maximum rises: is the factor missing, or always 1?": (
             _not_rescaled
         ),
