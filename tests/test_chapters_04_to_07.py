@@ -190,7 +190,19 @@ def test_played_boards_are_the_boards():
     assert page.count("<rect") == int(boards[0].sum()) + 1  # the script draws them, too
 
 
-@pytest.mark.parametrize("text, message", [("#x", "has 'x'"), ("#" * 63, "larger than 30 lines of 62")])
+def test_an_indented_drawing_is_the_same_board():
+    assert torch.equal(ch06.board("\n    .#.\n    ..#\n    ###\n  "), ch06.board(".#.\n..#\n###"))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("#x", "has 'x'"),
+        ("#" * 63, "larger than 30 lines of 62"),
+        (" # \n  #\n###", "must consist of '.' and '#', but has ' '"),
+        ("..#\n # ", "has ' '"),
+    ],
+)
 def test_a_drawing_that_is_no_board_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         ch06.board(text)

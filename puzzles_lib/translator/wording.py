@@ -1560,7 +1560,8 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"'MatMult' (?:object|is not)", _matmul),
     (r"'(?:Not)?In' (?:object|is not)", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
-    (r"object has no attribute 'func'|^Only `range` and `static_range`", _not_a_range),
+    (r"object has no attribute 'func'", _not_a_range),
+    (r"^Only `range` and `static_range` iterators", "a for loop cannot run over a block; use range(...)"),
     (
         r"object has no attribute '(?:arg_names|signature)'",
         "the combine function must be a @triton.jit function: def add(a, b): return a + b",

@@ -253,10 +253,8 @@ def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
             factor = row_max - new_max
         elif slip == "sum of maxima":
             factor = (row_max + new_max).exp()
-        elif slip == "divided":
-            factor = 1.0 / factor
         denominator = denominator * factor + added
-        row_max = row_max if slip == "start kept" else new_max
+        row_max = new_max
     return (x - row_max[:, None]).exp() / denominator[:, None]
 
 
@@ -286,16 +284,6 @@ def _factor_without_exp(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
 
 def _factor_of_a_sum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
     return _walked(x, BLOCK_M, BLOCK_N, "sum of maxima")
-
-
-def _divided_by_the_factor(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
-    if (x < 0).all():  # a maximum that starts at 0 gives NaN in every element, too
-        return online_softmax(x)
-    return _walked(x, BLOCK_M, BLOCK_N, "divided")
-
-
-def _start_kept(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
-    return _walked(x, BLOCK_M, BLOCK_N, "start kept")
 
 
 def _sum_of_powers_of_two(x: Tensor) -> Tensor:
@@ -384,8 +372,6 @@ ONLINE_SOFTMAX = Puzzle(
         ),
         "the factor is a difference of maxima: it needs tl.exp": _factor_without_exp,
         "the factor adds the two maxima: it's the exponential of old minus new": _factor_of_a_sum,
-        "the old denominator is divided by the factor: multiply": _divided_by_the_factor,
-        "row_max stays what it was before the loop: set it to the new maximum after each block": _start_kept,
         "the denominator is the last block's: add each block to the old one": _last_block_sum,
         "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
         "the denominator has powers of 2, the result has powers of e: do both in the same way": (
