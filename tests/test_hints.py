@@ -920,7 +920,12 @@ def test_what_is_no_puzzle_or_no_number_is_refused():
             "multiplies the new terms",
             "The old sum",
         ),
-        ("row_max = new_max", "row_max = row_max", "row_max stays what it was", "The old maximum must follow"),
+        (
+            "row_max = new_max",
+            "row_max = row_max",
+            "row_max stays what it was",
+            "The old maximum must follow",
+        ),
         (
             "tl.exp(row_max - new_max)",
             "tl.exp2((row_max - new_max) * LOG2E)",

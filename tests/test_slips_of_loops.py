@@ -54,7 +54,8 @@ SLIPS = [
      "the logarithm of a probability", "Where to start from"),
     (ONLINE_SOFTMAX, {"-1e30": "-100.0"}, "far above all numbers of a negative row: start it at -1e30",
      "The start value"),
-    (ONLINE_SOFTMAX, {"denominator * factor": "denominator / factor"}, "line 16 divides the old denominator by factor, which is 0 at first: multiply", "The old sum"),
+    (ONLINE_SOFTMAX, {"denominator * factor": "denominator / factor"},
+     "line 16 divides the old denominator by factor, which is 0 at first: multiply", "The old sum"),
     (ONLINE_SOFTMAX, {FACTOR: "row_max - new_max"}, "it needs tl.exp", "Which way around?"),
     (ONLINE_SOFTMAX, {FACTOR: "tl.exp(row_max + new_max)"}, "adds the two maxima", "Which way around?"),
     (ONLINE_SOFTMAX, {FACTOR: "tl.exp(row_max[:, None] - new_max)"}, "leave out [:, None] on line 14",
@@ -103,7 +104,8 @@ SLIPS = [
      "Neighbors on all sides"),
     (LIFE, {"[:, None]": "", "[None, :]": ""}, "the value is [8, 8]", "A plan"),
     (LIFE, {", 1, 0)": ", 0, 1)"}, "with 0 and 1 exchanged", "No if for lanes"),
-    (LIFE, {"for a in range(-1, 2)": "for a in tl.arange(-1, 2)"}, "cannot run over a block; use range(...)", "A plan"),
+    (LIFE, {"for a in range(-1, 2)": "for a in tl.arange(-1, 2)"},
+     "cannot run over a block; use range(...)", "A plan"),
 ]  # fmt: skip
 
 

@@ -86,9 +86,9 @@ def _assigned(function: ast.AST) -> dict[str, ast.expr]:
             case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
                 pairs = list(zip(names, values, strict=True))
             case ast.Assign(names, value):
-                pairs = [(name, value) for name in names]
-            case ast.AugAssign(name, _, value):
-                pairs = [(name, value), (name, value)]  # it's set before, too
+                pairs = [(each, value) for each in names]
+            case ast.AugAssign(target, _, value):
+                pairs = [(target, value), (target, value)]  # it's set before, too
             case _:
                 continue
         for name, value in pairs:

@@ -23,9 +23,7 @@ NO_ELEMENT = "the lane's value is undefined, because the tensor has no element f
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
 
-def past_an_edge(
-    verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run, source: str = ""
-) -> Verdict | None:
+def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
     """Return the same fault with its reason: a tile goes past the last row or column, and its mask lets it.
 
     None if it isn't clear: the tile isn't one of whole rows and columns, or its mask differs along that axis.
@@ -56,7 +54,7 @@ def past_an_edge(
 
 
 def _before_the_first(access: Access, argument: Argument, case: Case) -> str:
-    """Say which lanes before the first row or column are on; "" if none are, or the tile isn't a whole one."""
+    """Say which lanes before the first row or column are on; "" if none are, or the tile isn't whole."""
     shape, elements = argument.shape(case.numbers), access.elements
     if len(shape) < 2 or elements.ndim != len(shape) or elements.size == 0 or int(elements.min()) >= 0:
         return ""

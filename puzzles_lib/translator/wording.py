@@ -753,8 +753,9 @@ def _misfolded(t: Trouble, made: ast.stmt, before: str, after: str) -> str:
         return ""
     wanted, got = (_numbers(found[1] or found[2]) for found in shapes if found)
     names = [node for node in ast.walk(made) if isinstance(node, ast.Name)]
-    copied = [each for n in names if (each := t.assigned(n.id, made.lineno))]
-    for each in (made, *copied):
+    copied = [earlier for n in names if (earlier := t.assigned(n.id, made.lineno))]
+    lines: list[ast.stmt] = [made, *copied]
+    for each in lines:
         for node in ast.walk(each):
             if not (isinstance(node, ast.Call) and _is_call_of(node, *_FOLDING) and node.args):
                 continue

@@ -222,10 +222,10 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
     return Picture(
         figure,
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
-        reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which belong to
+        reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which are in
         its neighbors' tiles. Program (0, 0, 1) has the rest of each row, and its tile hangs over the edge. It
-        has a halo below its tile. The image ends after column {W - 1}: lanes that point to columns {W}
-        to {2 * BLOCK_W + KW - 2} are masked off and get zeros.""",
+        has a halo below its tile. The image ends after row {H - 1} and column {W - 1}: lanes past its edges are
+        masked off and get zeros.""",
     )
 
 

@@ -24,7 +24,8 @@ def conv2d(
     KH, KW = w.shape
     # [N, H + KH - 1, W + KW - 1]
     padded = torch.nn.functional.pad(x, (0, KW - 1, 0, KH - 1))
-    windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)  # [N, H, W, KH, KW]
+    # the KH rows and KW columns under the filter, for each result: [N, H, W, KH, KW]
+    windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)
     return (windows * w).sum(dim=(3, 4))
 
 
@@ -58,9 +59,9 @@ def _conv2d_slip(
     image is taken to have W rows of H pixels. ones: x counts as one past the edge. images: how far the images
     are taken to be apart, by H and W. forward: how far the pixel shifts per row and per column of the filter,
     whatever the mask tests. short: how many of the filter's last rows and columns are left out. unweighted:
-    pixels aren't multiplied by the filter. still: neither the load nor its mask is shifted. corner: all numbers
-    of the filter are its first one. exchanged: rows of the image are taken to be its columns. whole: windows
-    that hang over the edge count as zero.
+    pixels aren't multiplied by the filter. still: neither the load nor its mask is shifted. corner: all
+    numbers of the filter are its first one. exchanged: rows of the image are taken to be its columns. whole:
+    windows that hang over the edge count as zero.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -216,7 +217,8 @@ def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
     x contains 0 (dead) and 1 (alive), and every cell outside x is dead.
     """
     padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
-    squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)  # [H, W, 3, 3]
+    # the 3 rows and 3 columns around each cell: [H, W, 3, 3]
+    squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)
     neighbors = squares.sum(dim=(2, 3)) - x
     return torch.where(neighbors == 2, x, (neighbors == 3).to(x.dtype))
 
@@ -245,8 +247,8 @@ def _life_slip(
     outside the board are taken from the opposite edge. barren: no dead cell comes alive. counted: the result
     is the number of neighbors. by_offset: the mask tests only the offset. corners: whether neighbors at the
     corners count. clamped: neighbors outside the board are taken from its edge. fragile: no cell with two
-    neighbors survives. lonely: no live cell with three neighbors survives. first: the first row and column that
-    count. reverse: live cells are stored as 0, dead ones as 1.
+    neighbors survives. lonely: no live cell with three neighbors survives. first: the first row and column
+    that count. reverse: live cells are stored as 0, dead ones as 1.
     """
 
     def slip(x: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ def results() -> str:
     tables = (
         _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
         _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
-        _attention(), _lessons(), _convolution(), _machine_code(), _decoding(), _paged(), _grouped(), _cross_entropy(),
+        _attention(), _lessons(), _convolution(), _machine_code(), _decoding(), _paged(), _grouped(),
+        _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
