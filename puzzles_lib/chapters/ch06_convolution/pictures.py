@@ -224,8 +224,8 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
         reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which are in
         its neighbors' tiles. Program (0, 0, 1) has the rest of each row, and its tile hangs over the edge. It
-        has a halo below its tile. The image ends after row {H - 1} and column {W - 1}: lanes past its edges are
-        masked off and get zeros.""",
+        has a halo below its tile. The image ends after row {H - 1} and column {W - 1}: lanes past its edges
+        are masked off and get zeros.""",
     )
 
 
