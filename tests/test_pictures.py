@@ -8,7 +8,6 @@ import pytest
 
 from puzzles_lib.chapters import CHAPTERS
 from puzzles_lib.chapters.ch00_welcome import pictures as ch00_pictures
-from puzzles_lib.chapters.ch04_reductions import pictures as ch04_pictures
 from puzzles_lib.chapters.ch05_flash_attention import pictures as ch05_pictures
 from puzzles_lib.chapters.ch06_convolution import pictures as ch06_pictures
 from puzzles_lib.drawing.colours import GREEN, ORANGE, PURPLE, SKY, VERMILLION
@@ -61,9 +60,8 @@ def test_true_has_no_programs_colour():
 
 
 def test_a_maximum_is_not_drawn_in_a_colour_like_that_of_what_is_added():
-    for picture in (ch04_pictures.running_maximum(), ch05_pictures.two_sums()):
-        page = picture.svg().lower()
-        assert VERMILLION not in page and ORANGE in page
+    page = ch05_pictures.two_sums().svg().lower()
+    assert VERMILLION not in page and ORANGE in page
 
 
 def test_what_a_dot_adds_has_not_the_colour_of_the_queries():
@@ -75,11 +73,6 @@ def test_an_image_hides_the_one_behind_it():
     """Cells of one colour that are drawn together show their lines through each other."""
     page = ch06_pictures.images().svg().lower()
     assert page.count(f'<path fill="{SKY}"') == 2  # one of each image that the tile covers
-
-
-def test_what_an_online_softmax_keeps_is_large_enough_to_see():
-    sums = re.findall(r"sum ([\d.]+), of which ([\d.]+) kept", ch04_pictures.running_maximum().alt)
-    assert len(sums) == 3 and all(float(kept) > 0.1 * float(total) for total, kept in sums[1:])
 
 
 def test_chapter_05_draws_what_its_text_and_kernels_name():

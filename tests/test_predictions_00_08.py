@@ -109,6 +109,7 @@ MISTAKES = [
     ("ch04-q6", 2.718, "grow or shrink"),
     ("ch04-q6", -1, "change of the exponent"),
     ("ch04-q6", 0.75, "Divide the second"),
+    ("ch04-q7", (20,), "how many iterations"),
     ("ch04-q7", (63, 20), "walks all columns"),
     ("ch04-q7", (62,), "the last 8"),
     ("ch04-q7", (1000,), "one program per row"),
@@ -164,6 +165,7 @@ MISTAKES = [
     ("ch06-q1", 230, "Which numbers of the filter"),
     ("ch06-q1", 113, "both pixels, both products"),
     ("ch06-q1", 0, "cover a pixel"),
+    ("ch06-q2", set(), "hangs over the edge"),
     ("ch06-q2", {7}, "more than one column"),
     ("ch06-q2", {5, 6, 7}, "whole window is inside"),
     ("ch06-q2", {7, 8}, "no column 8"),
@@ -184,6 +186,9 @@ MISTAKES = [
     ("ch06-q5", (0, 3, 0, 7), "on other pixels"),
     ("ch06-q5", (2, 5, 1, 8), "are swapped"),
     ("ch06-q5", (1, 5, 2, 10), "one pixel for each result"),
+    ("ch06-q5", (2, 9, 1, 4), "Put the rows first"),
+    ("ch06-q5", (0, 3, 1, 8), "a centered filter"),
+    ("ch06-q5", (0, 2, -1, 6), "a centered filter"),
     ("ch06-q5", (0, 4, 0, 9), "the last result"),
     ("ch06-q6", (32, 64, 1332), "product is 1024"),
     ("ch06-q6", (16, 64), "three numbers"),
@@ -582,6 +587,10 @@ def test_times_and_memory_in_chapters_04_and_05_are_recorded():
     assert f"two loops | {of_softmax['puzzle 8b, blocks of 128']:.2f} ms" in told
     assert f"take {of_softmax['puzzle 8b, blocks of 2048']:.2f} ms" in told
     assert f"`softmax` takes {of_softmax['torch.softmax']:.2f} ms" in told
+    moved = 3 * 4 * 8192 * 32768  # bytes: two loads and a store of each number
+    rate = moved / of_softmax["puzzle 8b, blocks of 128"] / 1e9
+    assert f"load and store {rate:.1f} TB per second; the memory can do 3.35" in told
+    assert f"each loop has {32768 // 128} iterations" in told and f"there are {32768 // 2048}" in told
     took = {(row["case"], row["path"]): row for row in rows("fused")}
     paths = {
         "PyTorch calls that store all scores": "PyTorch, all scores stored",
@@ -602,3 +611,23 @@ def test_times_and_memory_in_chapters_04_and_05_are_recorded():
             f"{few['us'] / 1000:.2f} ms, {few['bytes'] / 1e6:.0f} MB | {many['us'] / 1000:.1f} ms, {stored}"
         )
         assert f"| {name} | {shown} |" in cells("05")["p9b-saved-2"]
+
+
+def test_times_of_chapter_06_are_recorded():
+    took = {(row["case"].partition(",")[0], row["path"]): row["us"] / 1000 for row in rows("convolution")}
+    told = cells("06")["p10-clock"]
+    square, wide = "a filter of 5 x 5", "a filter of 3 x 11"
+    for side in (8, 16, 32):
+        assert f"| tiles of {side} × {side} | {took[square, f'tiles of {side} x {side}']:.2f} ms |" in told
+    assert f"| PyTorch's `conv2d` | {took[square, 'torch.nn.functional.conv2d']:.2f} ms |" in told
+    own = took[square, "tiles of 32 x 32"]
+    asked = 25 * 4 * 64 * 1024**2
+    assert f"In {own:.2f} ms your kernel asks for {asked / 1e9:.1f} GB" in told
+    assert f"delivers {own * 4.8:.1f} GB" in told and asked / 1e9 > own * 4.8
+    told = cells("06")["p10-clock-2"]
+    for height, width in ((16, 64), (32, 32), (64, 16)):
+        pixels = (height + 2) * (width + 10)
+        time = took[wide, f"tiles of {height} x {width}"]
+        assert f"| {height} × {width} | {pixels} | {time:.2f} ms |" in told
+    assert 1.9 < took[wide, "tiles of 64 x 16"] / took[wide, "tiles of 16 x 64"] < 2.1
+    assert round(took[wide, "tiles of 4 x 256"], 2) == round(took[wide, "tiles of 16 x 64"], 2)

@@ -72,6 +72,10 @@ ROWS = {
         "for v in (1, 2): x += v",
         "can only run over range(...), tl.range(...) or tl.static_range(...), which unrolls the loop",
     ),
+    r"^Only `range` and `static_range` iterators": (
+        "for v in tl.arange(0, 2): x += v",
+        "a for loop cannot run over a block; use range(...)",
+    ),
     r"object has no attribute '(?:arg_names|signature)'": (
         "r = tl.reduce(x, 0, max)",
         "the combine function must be a @triton.jit function: def add(a, b): return a + b",

@@ -31,6 +31,10 @@ MEASURED = {
     "norms": ("puzzles_lib.bench.norms", "chapter 17's kernels beside torch's (needs a GPU)"),
     "lessons": ("puzzles_lib.bench.lessons", "what chapter 04 saves on a GPU (needs a GPU)"),
     "fused": ("puzzles_lib.bench.fused", "what chapters 03 and 05 save on a GPU (needs a GPU)"),
+    "convolution": (
+        "puzzles_lib.bench.convolution",
+        "chapter 06's convolution in several tiles, beside PyTorch's (needs a GPU)",
+    ),
     "machine-code": (
         "puzzles_lib.bench.machine_code",
         "what chapters 13 and 14 read in machine code, timed (needs a GPU)",

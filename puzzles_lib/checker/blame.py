@@ -91,8 +91,8 @@ def _may_pass(bound: Bound, wanted: Wanted, value: float) -> bool:
 
 def beyond(value: float, line: int) -> str:
     """Return that values pass a number that stands for infinity."""
-    side, infinity = ("below", "-inf") if value < 0 else ("above", "inf")
-    cure = f'{math.copysign(FAR, value):g} or float("{infinity}")'
+    side = "below" if value < 0 else "above"
+    cure = f"{math.copysign(FAR, value):g}"
     return f"values can be {side} the {value:g} on line {line}, and here they are: use {cure}"
 
 

@@ -9,23 +9,25 @@ from dataclasses import replace
 
 import numpy as np
 
+from puzzles_lib.checker import comparisons
 from puzzles_lib.checker.naming import begins_late
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument, Case, Puzzle
 from puzzles_lib.runner import Access, Run, Source
 
 NOUNS = ("row", "column")
+LEAST_COLUMNS = 4  # with fewer, the last one of a row may be as near as the one before the first
 OF_IMAGES = ("H", "W")  # the last sizes of a tensor of images
 CURE = ": compare the "
 NO_ELEMENT = "the lane's value is undefined, because the tensor has no element for it"
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
 
-def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verdict | None:
+def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run, source: str = "") -> Verdict | None:
     """Return the same fault with its reason: a tile goes past the last row or column, and its mask lets it.
 
     None if it isn't clear: the tile isn't one of whole rows and columns, or its mask differs along that axis.
-    ran: a run whose accesses were kept.
+    ran: a run whose accesses were kept. source: of the kernel, to see what its mask compares.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
     argument = next((t for t in puzzle.tensors if access and t.name == access.argument), None)
@@ -35,17 +37,50 @@ def past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) -> Verd
         why = f"{argument.name} has no elements in this case, because {unasked[0]} = 0"
         return replace(verdict, diagnosis=f"{why}: {access.kind} it only if {unasked[0]} isn't 0")
     alike = [a for a in ran.accesses if a.site == access.site and a.argument == access.argument]
+    if early := _before_the_first(access, argument, case):
+        return replace(verdict, diagnosis=early)
+    written = comparisons.of_access(source, access.kind, argument.name) if source else None
     is_tile = access.kind != "load" and _edges(access, argument, case)
     if is_tile and (late := begins_late(ran, argument, puzzle, case)):
         return replace(verdict, diagnosis=late)  # the mask may be correct
     why = (
         mask_exchanged(alike, argument, case)
         or _either_alone(access, alike, argument, case)
-        or _moved_too_far(access, alike, argument, case)
-        or _not_compared(access, argument, puzzle, case)
+        or _moved_too_far(access, alike, argument, case, written)
+        or _not_compared(access, argument, puzzle, case, written=written)
         or _past_its_row(access, alike, argument, puzzle, case)
     )
     return replace(verdict, diagnosis=why) if why else None
+
+
+def _before_the_first(access: Access, argument: Argument, case: Case) -> str:
+    """Say which lanes before the first row or column are on; "" if none are, or the tile isn't whole."""
+    shape, elements = argument.shape(case.numbers), access.elements
+    if len(shape) < 2 or elements.ndim != len(shape) or elements.size == 0 or int(elements.min()) >= 0:
+        return ""
+    first, columns = int(elements.flat[0]), shape[-1]
+    if columns < LEAST_COLUMNS:
+        return ""
+    column = (first + columns // 2) % columns - columns // 2  # -1 is nearer than the row before's last one
+    lane = np.indices(elements.shape)
+    rows, places = (first - column) // columns + lane[-2], column + lane[-1]
+    images = lane[0] * shape[-2] if len(shape) > 2 else 0
+    if not (elements == (images + rows) * columns + places).all():
+        return ""
+    told = [
+        (noun, numbers[access.mask & (numbers < 0)])
+        for noun, numbers in (("row", rows), ("column", places))
+        if (access.mask & (numbers < 0)).any()
+    ]
+    if not told or (access.bad & (rows >= 0) & (places >= 0)).any():
+        return ""
+    lanes = " and ".join(
+        f"{noun} {low}" if (low := int(numbers.min())) == (high := int(numbers.max())) else
+        f"{noun}s {low} to {high}"
+        for noun, numbers in told
+    )  # fmt: skip
+    nouns = " and ".join(f"{noun}s" for noun, _ in told)
+    return f"lanes for {lanes} are on, but the {nouns} of {argument.name} begin at 0"
 
 
 def _past_its_row(
@@ -70,11 +105,18 @@ def _past_its_row(
     return f"{lanes}{CURE}{compared} in the mask"
 
 
-def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, case: Case) -> str:
+def _moved_too_far(
+    access: Access,
+    alike: Sequence[Access],
+    argument: Argument,
+    case: Case,
+    written: comparisons.Access | None,
+) -> str:
     """Say that a tile moves along its rows by more columns than it has, and past their end; "" if not.
 
     The addresses alone look like those of later rows. But the tile would then overlap with the one before it,
-    and its mask compares the rows. alike: all accesses of this line, in the order of the run.
+    and its mask compares the rows. alike: all accesses of this line, in the order of the run. written: what
+    the source compares.
     """
     own = [each for each in alike if each.program == access.program]
     place = next(i for i, each in enumerate(own) if each is access)
@@ -87,7 +129,8 @@ def _moved_too_far(access: Access, alike: Sequence[Access], argument: Argument, 
     (_, rows, _, across, _), (_, _, size, along, columns) = ends
     step, height, width = firsts[1] - firsts[0], access.elements.shape[across], access.elements.shape[along]
     is_even = set(np.diff(firsts).tolist()) == {step}
-    if not is_even or not width < step < height * size or f"< {rows}" not in access.site.source:
+    compares = f"< {rows}" in access.site.source or (written is not None and written.with_size(rows))
+    if not is_even or not width < step < height * size or not compares:
         return ""
     lanes = _lanes_on(
         "column", argument.dims[-1], size, columns + firsts[-1] - firsts[0], argument, of="a row of "
@@ -112,11 +155,17 @@ def stored_past_an_edge(verdict: Verdict, puzzle: Puzzle, case: Case, ran: Run) 
 
 
 def _not_compared(
-    access: Access, argument: Argument, puzzle: Puzzle, case: Case, in_bounds: bool = False
+    access: Access,
+    argument: Argument,
+    puzzle: Puzzle,
+    case: Case,
+    in_bounds: bool = False,
+    written: comparisons.Access | None = None,
 ) -> str:
     """Say which lanes past the last row or column are on, and the comparison that is missing; "" if none.
 
-    in_bounds: whether their addresses are inside the tensor, so that any such lane is at fault.
+    in_bounds: whether their addresses are inside the tensor, so that any such lane is at fault. written: what
+    the source compares.
     """
     told = []
     for noun, dim, size, axis, numbers in _edges(access, argument, case):
@@ -127,6 +176,8 @@ def _not_compared(
         if past.any() and (is_alike or is_one or in_bounds):
             bound = (puzzle.ends or {}).get(dim, f"{noun}s with {dim}")
             fact = _lanes_on(noun, dim, size, numbers[past], argument)
+            if (cure := _compared_otherwise(written, noun, dim, access.kind)) and not in_bounds:
+                return f"{fact}{cure}"
             told.append((fact, bound, ", with < instead of <=" if is_one and not is_alike else ""))
     if not told:
         return ""
@@ -134,6 +185,21 @@ def _not_compared(
     cure = " and the ".join(bound for _, bound, _ in told)
     operators = next((how for *_, how in told if how), "") if len(told) == 1 else ""
     return f"{facts}{CURE}{cure} in the mask{operators}"
+
+
+def _compared_otherwise(written: comparisons.Access | None, noun: str, dim: str, kind: str) -> str:
+    """Return the cure of a mask that compares rows or columns, but the wrong ones; "" if it compares none."""
+    found = written.with_size(dim) if written else []
+    if written is None or len(found) != 1:
+        return ""
+    (comparison,) = found
+    if comparison.or_equal:
+        return f"{CURE}{noun}s with {dim} in the mask, with < instead of <="
+    if written.moves and not comparison.moves:
+        moves = " and ".join(written.moves)
+        tested = f"The mask tests {comparison.text}, but the {kind} moves with {moves}"
+        return f". {tested}: test the {noun} that is {kind.removesuffix('e')}ed"
+    return ""
 
 
 def _either_alone(access: Access, alike: Sequence[Access], argument: Argument, case: Case) -> str:

@@ -231,7 +231,7 @@ def _why_beyond(trial: Trial) -> Verdict | None:
         or unwritten.of_a_moved_pointer(trial.verdict, recorded, trial.bound.kernel.src)
         or unwritten.of_a_wrong_stride(trial.verdict, puzzle, case, recorded)
         or misplaced.misplaced(trial.verdict, puzzle, case, trial.inputs, recorded)
-        or edges.past_an_edge(trial.verdict, puzzle, case, recorded)
+        or edges.past_an_edge(trial.verdict, puzzle, case, recorded, trial.bound.kernel.src)
     )
 
 

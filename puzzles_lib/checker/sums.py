@@ -19,6 +19,7 @@ ADDED = "no line adds to"
 _ZEROS = (ZERO, " NaN: 0 / 0", "divided by 0")
 _INFINITIES = (" NaN: 0 * inf", " NaN: inf / inf")
 _OPPOSITE = (" NaN: inf - inf", " NaN: inf + (-inf)")
+_OVERFLOW = ("an exp overflowed",)
 _EXPONENTIALS = ("tl.exp", "tl.exp2", "tl.math.exp", "tl.math.exp2")
 
 
@@ -81,6 +82,8 @@ def _in_loops(function: ast.AST) -> Iterator[_Slip]:
     for loop in ast.walk(function):
         if isinstance(loop, ast.For | ast.While):
             yield from _new_terms_scaled(loop.body)
+            yield from _divided(loop.body)
+            yield from _left_behind(loop.body)
             yield from _upside_down(loop)
             yield from _swapped(loop)
             yield from _old_maximum(loop)
@@ -104,6 +107,33 @@ def _new_terms_scaled(body: list[ast.stmt]) -> Iterator[_Slip]:
                     yield _Slip(f"{text}: multiply only the old {name}", _ZEROS, statement.lineno)
         if _is_sum_with(value, name):
             added.add(name)
+
+
+def _divided(body: list[ast.stmt]) -> Iterator[_Slip]:
+    """Yield ``total = total / factor + new``, if the factor is an exponential that the loop computes."""
+    factors = {name for name, value in map(_set, body)
+               if isinstance(value, ast.Call) and ast.unparse(value.func) in _EXPONENTIALS}  # fmt: skip
+    for statement in body:
+        name, value = _set(statement)
+        for node in ast.walk(value) if value else ():
+            match node:
+                case ast.BinOp(ast.Name(total), ast.Div(), ast.Name(factor)):
+                    if total == name and factor in factors:
+                        text = f"line {{}} divides the old {total} by {factor}, which is 0 at first: multiply"
+                        yield _Slip(text, _ZEROS, statement.lineno)
+
+
+def _left_behind(body: list[ast.stmt]) -> Iterator[_Slip]:
+    """Yield ``new = tl.maximum(old, ...)`` if the loop doesn't set the old maximum to anything else."""
+    changed = {name for name, value in map(_set, body) if value is not None and not _is(value, name)}
+    for statement in body:
+        name, value = _set(statement)
+        match value:
+            case ast.Call(func, [ast.Name(one), other]) if ast.unparse(func) == "tl.maximum":
+                old = one if one not in changed else other.id if isinstance(other, ast.Name) else ""
+                if old and old not in changed:
+                    text = f"{old} stays what it was before the loop: set it to {name} after each block"
+                    yield _Slip(text, _OVERFLOW, statement.lineno)
 
 
 def _set(statement: ast.AST) -> tuple[str, ast.expr | None]:

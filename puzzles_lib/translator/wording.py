@@ -190,17 +190,29 @@ class Trouble:
         return True
 
     def _turned_for_nothing(self, node: ast.expr) -> str:
-        """Return advice on two vectors of one length whose result is a tile, since one has a new axis."""
-        if not isinstance(node, ast.BinOp):
-            return ""
+        """Return advice on two vectors of one length whose result is a tile, since one has a new axis.
+
+        node: the tile. If a name in it is one, the line that sets the name counts.
+        """
+        at = getattr(node, "lineno", 0)
+        tiles = [n for n in ast.walk(node) if isinstance(n, ast.Name) and len(self.block(n)) == 2]
+        made = [earlier for n in tiles if (earlier := self.assigned(n.id, at))]
+        for each in (node, *made):
+            for part in ast.walk(each):
+                if isinstance(part, ast.BinOp) and (both := self._one_turned(part)):
+                    where = "" if each is node else f" on line {_line(self.seen, each).line}"
+                    return f"{both[0]} are vectors of one length: leave out {both[1]}{where}"
+        return ""
+
+    def _one_turned(self, node: ast.BinOp) -> tuple[str, str] | None:
+        """Return two vectors of one length, and the index that gives one of them an axis; None if unclear."""
         for turned, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(turned, ast.Subscript) and "None" in ast.unparse(turned.slice):
                 shapes = [self.block(turned.value), self.block(other)]
                 if shapes[0] == shapes[1] and len(shapes[0]) == 1:
                     axis = ast.unparse(turned)[len(ast.unparse(turned.value)) :]
-                    both = f"{ast.unparse(other)} and {ast.unparse(turned.value)}"
-                    return f"{both} are vectors of one length: leave out {axis}"
-        return ""
+                    return f"{ast.unparse(other)} and {ast.unparse(turned.value)}", axis
+        return None
 
 
 LONGEST_TILE = 40  # characters of an expression that is shown twice
@@ -731,6 +743,9 @@ def _carried(t: Trouble, found: re.Match) -> str:
     if fold := _without_kept_axis(t, last, found[2], found[3]):
         vector, kind = fold
         return f"{text}: {name} is a {kind}, and {vector} isn't. keep_dims=True makes it one"
+    if last is not None and (advice := _misfolded(t, last, found[2], found[3])):
+        t.advice = advice
+        return f"{text}: a loop cannot change a variable's shape or dtype"
     if before.count(",") != after.count(",") and last is not None:
         sizes = re.search(r"<\['(.*)'\]|<\[(.*?)\]", found[2])
         if sizes and t.fold_missing(last, _numbers(sizes[1] or sizes[2])):
@@ -743,6 +758,35 @@ def _carried(t: Trouble, found: re.Match) -> str:
 
 
 _FOLDING = ("tl.max", "tl.min", "tl.sum", "tl.argmax", "tl.argmin", "tl.reduce")
+
+
+def _misfolded(t: Trouble, made: ast.stmt, before: str, after: str) -> str:
+    """Return advice on a fold along the wrong axis, or with an axis too many; "" if there is none.
+
+    made: the assignment that changes the shape from ``before`` to ``after``, in Triton's text.
+    """
+    shapes = [re.search(r"<\['?(.*?)'?\], \w+>|<\[(.*?)\]", text) for text in (before, after)]
+    if not all(shapes):
+        return ""
+    wanted, got = (_numbers(found[1] or found[2]) for found in shapes if found)
+    names = [node for node in ast.walk(made) if isinstance(node, ast.Name)]
+    copied = [earlier for n in names if (earlier := t.assigned(n.id, made.lineno))]
+    lines: list[ast.stmt] = [made, *copied]
+    for each in lines:
+        for node in ast.walk(each):
+            if not (isinstance(node, ast.Call) and _is_call_of(node, *_FOLDING) and node.args):
+                continue
+            tile, given = t.block(node.args[0]), {keyword.arg: keyword.value for keyword in node.keywords}
+            axis = given.get("axis", node.args[1] if len(node.args) > 1 else None)
+            where = f" on line {_line(t.seen, each).line}" if each is not made else ""
+            text = ast.unparse(node)
+            if len(tile) != 2 or not isinstance(axis, ast.Constant):
+                continue
+            if axis.value == 0 and wanted == [tile[0]] and got == [tile[1]]:
+                return f"{text}{where} gives one number per column: with axis=1, it's one per row"
+            if "keep_dims" in given and wanted == [tile[0]] and got == [tile[0], 1]:
+                return f"with keep_dims=True, the result of {text}{where} has 2 axes: leave it out"
+    return ""
 
 
 def _without_kept_axis(t: Trouble, made: ast.stmt | None, before: str, after: str) -> tuple[str, str] | None:
@@ -939,6 +983,9 @@ def _undefined(t: Trouble, found: re.Match) -> str:
         return f"{name} is not defined: did you mean {' or '.join(outputs)}?"
     if (close := _closest(name, names)) and not _assigned(t, name):
         return f"{name} is not defined: did you mean {' or '.join(close)}?"
+    if name == "inf":
+        value = "-inf" if re.search(r"-\s*inf\b", t.line) else name
+        return f'inf is not defined: write float("{value}")'
     if name in _OPERATORS:
         return f"{name} is not defined: write {_OPERATORS[name]} instead"
     if hasattr(builtins, name) and _annotates(t, name):
@@ -1018,9 +1065,21 @@ def _set_in_an_ended_loop(t: Trouble, name: str, at: int) -> str:
         if name not in _changing(loop):
             return f" after the loop, because line {line} sets it inside: move that line below the loop"
         around = any(each.lineno <= at <= (each.end_lineno or 0) for each in loops)
-        here = "in this loop" if around else "here"
-        return f" after the loop: line {line} sets it inside, for each {variable}. Set it {here}, too"
+        told = f" after the loop: line {line} sets it inside, for each {variable}."
+        if not around and _of_a_store(t, name, at):
+            return f"{told} Here, use what doesn't change with {variable}"
+        return f"{told} Set it {'in this loop' if around else 'here'}, too"
     return ""
+
+
+def _of_a_store(t: Trouble, name: str, at: int) -> bool:
+    """Return whether a name is in the addresses or the mask of a store on this line."""
+    for call in nodes_of(t.seen.source):
+        if isinstance(call, ast.Call) and call.lineno == at and _is_call_of(call, "tl.store"):
+            masks = [each.value for each in call.keywords if each.arg == "mask"]
+            if any(name in _names(each) for each in (*call.args[:1], *call.args[2:3], *masks)):
+                return True
+    return False
 
 
 def _changing(loop: ast.For) -> set[str]:
@@ -1029,8 +1088,8 @@ def _changing(loop: ast.For) -> set[str]:
     inside = [n for n in ast.walk(loop) if isinstance(n, ast.Assign) and len(n.targets) == 1]
     for _ in inside:  # a name may be set above a line that it is computed from
         for each in inside:
-            if isinstance(each.targets[0], ast.Name) and found & _names(each.value):
-                found.add(each.targets[0].id)
+            if isinstance(each.targets[0], ast.Name | ast.Tuple) and found & _names(each.value):
+                found |= _names(each.targets[0])
     return found
 
 
@@ -1119,8 +1178,10 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     pointer = next((n for n in names if _is_pointer(t.seen.value(n))), node)
     offsets = _as_long_as_the_block(t, node)
     name = "offs" if "offs" in offsets else offsets[0] if len(offsets) == 1 else ""
-    if not name:
+    if not offsets:
         return f"{what}: add a block of offsets, such as tl.arange(0, BLOCK)"
+    if not name:
+        return f"{what}: one number needs no mask. A block needs a block of offsets in the address"
     added = {n.id for n in names if n is not pointer and isinstance(t.seen.value(n), tl.tensor)}
     start = t.text(pointer) if added & _made_from(name, t.seen.source) else text
     return f"{what}: use {start} + {name}"
@@ -1634,6 +1695,7 @@ ROWS: tuple[tuple[str, Say], ...] = (
     (r"'(?:Not)?In' (?:object|is not)", "a kernel has no `in`: compare with ==, and join comparisons with |"),
     (r"tensor_descriptor|attribute 'scalar'$|^object of type '\w+' has no len", _descriptor),
     (r"object has no attribute 'func'", _not_a_range),
+    (r"^Only `range` and `static_range` iterators", "a for loop cannot run over a block; use range(...)"),
     (
         r"object has no attribute '(?:arg_names|signature)'",
         "the combine function must be a @triton.jit function: def add(a, b): return a + b",

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from matplotlib.axes import Axes
 
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX, LONG_SUM
 from puzzles_lib.drawing.colours import FAINT, GREEN, INK, ORANGE, PALE, SKY, VERMILLION
 from puzzles_lib.drawing.live import Live
-from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_figure, new_sheet
+from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 from puzzles_lib.puzzle import Case
 from puzzles_lib.speaking.looking import Look, look
@@ -170,81 +169,29 @@ def _short(value: float) -> str:
     return text.replace("-", MINUS) if value else "0"
 
 
-def running_maximum(case: Case = LONG_SOFTMAX.cases[5]) -> Picture:
-    """Draw a row that rises: the maximum so far after each block, and what the sum is multiplied by."""
-    # so gently that something of each old sum is kept, and in numbers that multiply as they are printed
-    row = (make_inputs(LONG_SOFTMAX, case)["x"][0] / 16 * 100).round() / 100
-    figure = new_figure(8.6, 6.0)
-    ax, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.1, 1.1))
-    under, over = 0.85, 1.2  # room for words below the bars and above, in heights of the tallest
-    _plain(ax)
-    ax.plot(range(case.N), row, ".", color=FAINT, markersize=5, label="x")
-    so_far, total, told = float("-inf"), 0.0, []
-    for step, start in enumerate(range(0, case.N, case.BLOCK_N)):
-        block = row[start : start + case.BLOCK_N].double()
-        end, new = start + len(block), max(so_far, float(block.max()))
-        ax.hlines(new, start, end, color=INK, linewidth=2.5, label=None if step else "maximum so far")
-        factor, added = math.exp(so_far - new), float((block - new).exp().sum())
-        kept = total * factor
-        middle, width = (start + end) / 2, 0.2 * case.BLOCK_N
-        kinds = ("kept of the old sum", "added by the block") if step == 1 else (None, None)
-        below.bar(middle, added, width=width, bottom=kept, color=ORANGE, edgecolor=INK, label=kinds[1])
-        below.bar(middle, kept, width=width, color=SKY, edgecolor=INK, label=kinds[0])
-        label(below, middle, kept + added, f"sum {kept + added:.2f}", align="bottom", weight="bold")
-        if step:
-            change = f"exp({so_far:.2f} {MINUS} {new:.2f})".replace("(-", f"({MINUS}")
-            words = f"kept: {total:.2f}\n× {change}\n= {kept:.2f}\nadded: {added:.2f}"
-        else:
-            words = f"added: {added:.2f}"
-        label(below, middle, -2.4, words, align="top", fontsize=9)
-        if end < case.N:
-            for each, from_ in ((ax, 0.0), (below, under / (under + over))):
-                each.axvline(end - 0.5, from_, color=FAINT, linewidth=0.8, linestyle=":")
-        so_far, total = new, kept + added
-        told.append(f"{new:.2f}, sum {total:.2f}, of which {kept:.2f} kept")
-    ax.set(xlim=(-1, case.N + 7), ylabel="x")
-    ax.set_title(f"a row of {case.N} in blocks of {case.BLOCK_N}", loc="left", fontsize=11)
-    ax.legend(loc="upper left", fontsize=10, frameon=False)
-    below.legend(loc="lower right", bbox_to_anchor=(1, 1.04), fontsize=10, frameon=False)
-    tallest = below.get_ylim()[1]
-    below.set(ylim=(-under * tallest, over * tallest), ylabel="sum of exp(x − maximum)", yticks=[])
-    below.axhline(0, color=INK, linewidth=0.8)
-    below.spines[["top", "right", "bottom", "left"]].set_visible(False)
-    below.set_xlabel(f"column of the row, blocks of {case.BLOCK_N}", fontsize=10)
-    return Picture(
-        figure,
-        f"""A row of {case.N} values that rises from {row.min():.1f} to {row.max():.1f}, in blocks of
-        {case.BLOCK_N}. Above, the maximum so far; below, the sum so far: what is kept of the old one (it is
-        multiplied by e to the power of old maximum minus new maximum), and what the block adds. After blocks
-        1 to {len(told)}: {"; ".join(told)}.""",
-    )
-
-
-def _plain(ax: Axes) -> None:
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    ax.tick_params(labelsize=9)
-
-
 COLORS = {"kept": SKY, "added": ORANGE}
 
 
 def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
     """Show an online softmax over blocks of two scores, with a slider for each score."""
-    row_max, total, columns, told = -1e30, 0.0, [], []
+    row_max, total, unrepaired, columns, told = -1e30, 0.0, 0.0, [], []
+    weights = [math.exp(score - max(scores)) for score in scores]
     for block in range(0, len(scores), 2):
         new_max = max(row_max, *scores[block : block + 2])
         factor = math.exp(row_max - new_max)
         kept = total * factor
         added = sum(math.exp(score - new_max) for score in scores[block : block + 2])
-        row_max, total = new_max, kept + added
+        row_max, total, unrepaired = new_max, kept + added, unrepaired + added
         sliders = "".join(
-            f'<label style="display:block">x[{n}] = <b>{scores[n]}</b><input type="range" min="-5" max="10" '
-            f'value="{scores[n]}" aria-label="x[{n}]" style="width:100%"></label>'
+            f'<label style="display:block">x[{n}] = <b>{scores[n]}</b>, probability '
+            f'<span data-is="probability">{weights[n] / sum(weights):.3f}</span>'
+            f'<input type="range" min="-5" max="10" value="{scores[n]}" aria-label="x[{n}]" '
+            'style="width:100%"></label>'
             for n in range(block, block + 2)
         )
         numbers = {"maximum": f"{new_max}", "factor": f"{factor:.4f}", "kept": f"{kept:.4f}"}
         numbers |= {"added": f"{added:.4f}", "denominator": f"{total:.4f}"}
+        numbers |= {"without factors": f"{unrepaired:.4f}"}
         square = "display:inline-block;width:.8em;height:.8em;margin-right:.4em;background:"
         marks = {name: f'<span style="{square}{color}"></span>' for name, color in COLORS.items()}
         table = "".join(
@@ -269,7 +216,8 @@ def drag(scores: Sequence[int] = (1, 3, 2, 4, 3, 0)) -> Live:
         f'<div style="{grid}">{"".join(columns)}</div>',
         Path(__file__).with_name("drag.js").read_text("utf-8"),
         f"An online softmax over the scores {', '.join(map(str, scores))}, in blocks of two, with sliders "
-        f"from -5 to 10. Block by block: {'; '.join(told)}. Denominator {total:.4f}.",
+        f"from -5 to 10, and their probabilities. Block by block: {'; '.join(told)}. Denominator "
+        f"{total:.4f}, and without the factors {unrepaired:.4f}.",
     )
 
 

@@ -67,6 +67,28 @@ def _in_float16(x: Tensor, BLOCK_N: int) -> Tensor:
     return acc
 
 
+def _largest(x: Tensor) -> Tensor:
+    return x.amax(dim=1)
+
+
+def _mean(x: Tensor) -> Tensor:
+    return x.mean(dim=1)
+
+
+def _from_one(x: Tensor) -> Tensor:
+    return 1.0 + x.sum(dim=1)
+
+
+def _of_offsets(x: Tensor) -> Tensor:
+    return torch.arange(x.numel(), dtype=x.dtype).view_as(x).sum(dim=1)
+
+
+def _less_and_less(x: Tensor, BLOCK_N: int) -> Tensor:
+    """The mask is offs_n < N - start, although offs_n contains start already."""
+    columns = torch.arange(x.shape[1])
+    return (x * (columns < x.shape[1] - columns // BLOCK_N * BLOCK_N)).sum(dim=1)
+
+
 LONG_SUM = Puzzle(
     number="7",
     spec=long_sum,
@@ -78,6 +100,13 @@ LONG_SUM = Puzzle(
         ),
         "the last column isn't summed: lanes are on where their column is below N": _without_the_last_column,
         "every sum has the wrong sign: add to acc": _subtracted,
+        "each result is the largest number of its row: tl.sum adds up a row, tl.max doesn't": _largest,
+        "each result is the mean of its row: store the sum": _mean,
+        "each sum is too high by 1: acc starts at 0": _from_one,
+        "the offsets are summed: load the numbers of x at these offsets": _of_offsets,
+        "the mask has fewer lanes in each block: offs_n contains start already, so compare it with N": (
+            _less_and_less
+        ),
         "acc is rounded to float16: keep it in float32": _in_float16,
     },
     cases=(
@@ -181,6 +210,28 @@ def _sum_without_exp(x: Tensor) -> Tensor:
     return less.exp() / less.sum(dim=1, keepdim=True)
 
 
+def _turned_around(x: Tensor) -> Tensor:
+    return long_softmax(-x)
+
+
+def _exp_of_the_sum(x: Tensor) -> Tensor:
+    less = (x - x.amax(dim=1, keepdim=True)).float()
+    return less.exp() / less.sum(dim=1, keepdim=True).exp()
+
+
+def _x_divided(x: Tensor) -> Tensor:
+    return x / _undivided(x).sum(dim=1, keepdim=True)
+
+
+def _log(x: Tensor) -> Tensor:
+    return x.log_softmax(dim=1)
+
+
+def _of_columns(x: Tensor, BLOCK_M: int) -> Tensor:
+    """Return what tl.softmax makes of a tile without an axis: its columns are softmaxes."""
+    return torch.cat([rows.softmax(dim=0) for rows in x.split(BLOCK_M)])
+
+
 def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
     """Return what an online softmax with one slip computes, in float32 as on a GPU."""
     x = x.float()
@@ -198,6 +249,10 @@ def _walked(x: Tensor, BLOCK_M: int, BLOCK_N: int, slip: str) -> Tensor:
             factor = torch.ones_like(factor)
         elif slip == "factor in powers of 2":
             factor = (row_max - new_max).exp2()
+        elif slip == "factor without exp":
+            factor = row_max - new_max
+        elif slip == "sum of maxima":
+            factor = (row_max + new_max).exp()
         denominator = denominator * factor + added
         row_max = new_max
     return (x - row_max[:, None]).exp() / denominator[:, None]
@@ -223,6 +278,14 @@ def _added_for_all_rows(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
     return _walked(x, BLOCK_M, BLOCK_N, "all rows")
 
 
+def _factor_without_exp(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "factor without exp")
+
+
+def _factor_of_a_sum(x: Tensor, BLOCK_M: int, BLOCK_N: int) -> Tensor:
+    return _walked(x, BLOCK_M, BLOCK_N, "sum of maxima")
+
+
 def _sum_of_powers_of_two(x: Tensor) -> Tensor:
     return _undivided(x) / (x - x.amax(dim=1, keepdim=True)).exp2().sum(dim=1, keepdim=True)
 
@@ -232,17 +295,23 @@ def _powers_of_two_over_a_sum_of_e(x: Tensor) -> Tensor:
 
 
 MAX_OF_ALL = "each row has the maximum of all rows of its program: does tl.max have its axis?"
-FROM_ZERO = "the maximum starts at 0, which is above all numbers of a negative row: start far below them"
+TOO_HIGH = "the maximum is far above all numbers of a negative row"
 NO_AXIS = "each row has the denominator of all rows of its program: does tl.sum have its axis?"
 
 SLIPS = {
     MAX_OF_ALL: _maximum_of_all_rows,
-    FROM_ZERO: _maximum_from_zero,
     "the denominator starts at 1: a sum starts at 0": _denominator_from_one,
     "the denominator sums x minus the maximum: it needs the exponentials of that": _sum_without_exp,
     "the exponentials aren't divided by the denominator": _undivided,
     "the denominator's exponentials lack the maximum: subtract it, as in the result": _plain_denominator,
     "the result's exponentials lack the maximum: subtract it, as in the denominator": _plain_numerator,
+    "every exponent has the wrong sign: it's an element of x minus the maximum": _turned_around,
+    "the denominator is the exponential of a sum: take the exponentials first, then add them up": (
+        _exp_of_the_sum
+    ),
+    "x itself is divided: divide its exponentials": _x_divided,
+    "each result is the logarithm of a probability: store the probability": _log,
+    "the columns of a tile add up to 1: tl.softmax knows no other block of the row": _of_columns,
 }
 
 LONG_SOFTMAX = Puzzle(
@@ -255,6 +324,7 @@ LONG_SOFTMAX = Puzzle(
     grid=lambda s: (triton.cdiv(s.M, s.BLOCK_M),),
     slips=SLIPS
     | {
+        f"{TOO_HIGH}: start it at -inf, and pad with -inf": _maximum_from_zero,
         NO_AXIS: _denominator_of_all_rows,
         "row_max is the last block's maximum: keep the larger one of row_max and this block's": (
             _last_block_maximum
@@ -290,6 +360,7 @@ ONLINE_SOFTMAX = Puzzle(
     most_loads={"x": _twice},
     slips=SLIPS
     | {
+        f"{TOO_HIGH}: start it at -1e30": _maximum_from_zero,
         "the old denominator isn't rescaled when the maximum rises: is the factor missing, or always 1?": (
             _not_rescaled
         ),
@@ -299,6 +370,8 @@ ONLINE_SOFTMAX = Puzzle(
         "the factor has powers of 2, the new terms have powers of e: do both in the same way": (
             _factor_in_powers_of_two
         ),
+        "the factor is a difference of maxima: it needs tl.exp": _factor_without_exp,
+        "the factor adds the two maxima: it's the exponential of old minus new": _factor_of_a_sum,
         "the denominator is the last block's: add each block to the old one": _last_block_sum,
         "the result is zero everywhere: do the new terms lack the new maximum?": _relative_to_the_old_maximum,
         "the denominator has powers of 2, the result has powers of e: do both in the same way": (

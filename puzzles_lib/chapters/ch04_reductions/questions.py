@@ -161,6 +161,10 @@ QUESTIONS = (
         same=lambda given, right: given[:1] == right and set(given[1:]) <= {1},  # the same programs
         nudges=(
             Nudge(
+                lambda given, right: given == (-(-LAUNCH.N // LAUNCH.BLOCK_N),),
+                "That is how many iterations the loop has. How many programs share the rows?",
+            ),
+            Nudge(
                 lambda given, right: len(given) != 1,
                 "The grid has one axis here: a program walks all columns of its rows by itself.",
             ),

@@ -1,5 +1,6 @@
 """Pictures of chapter 06: windows, shifted tiles, the halo, the end of a row, and boards of Life."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -139,29 +140,34 @@ def window(H: int = 4, W: int = 6, KH: int = 2, KW: int = 3) -> Picture:
     )
 
 
-def shifts(KH: int = 2, KW: int = 3, BLOCK_H: int = 3, BLOCK_W: int = 4) -> Picture:
+def shifts(KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BLOCK_W: int = 8) -> Picture:
     """Draw one iteration per number of the filter: the tile of x moves, the tile of z stays."""
-    H, W = BLOCK_H + KH + 1, BLOCK_W + KW + 1
-    figure, ax = new_sheet(KW * (W + 1.6) + 0.6, KH * (H + 3.4) + 0.2, unit=0.27)
+    H, W = BLOCK_H + KH - 1, BLOCK_W + KW - 1
+    figure, ax = new_sheet(KW * (W + 1.8) + 0.4, KH * (H + 3.4) + 3.2, unit=0.21)
+    frame = {"color": None, "edge": INK, "linewidth": 1.8, "dashed": True}
     for a in range(KH):
         for b in range(KW):
-            left, top = 1.0 + b * (W + 1.6), 2.0 + a * (H + 3.4)
-            rows, columns = range(1 + a, 1 + a + BLOCK_H), range(1 + b, 1 + b + BLOCK_W)
+            left, top = 1.0 + b * (W + 1.8), 1.8 + a * (H + 3.4)
+            rows, columns = range(a, a + BLOCK_H), range(b, b + BLOCK_W)
             colors = [[TILE if i in rows and j in columns else PALE for j in range(W)] for i in range(H)]
             cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
-            frame = {"color": None, "edge": INK, "linewidth": 1.8, "dashed": True}
-            box(ax, left + 1, top + 1, BLOCK_W, BLOCK_H, **frame)
-            text = f"acc += w[{a}, {b}] \u00d7 tile"
-            label(ax, left + W / 2, top - 0.4, text, align="bottom")
-            box(ax, left + 1 + b, top + 1 + a, color=None, edge=WINDOW, linewidth=2.2)  # of the same lane
-            text = f"z[1, 1] gets w[{a}, {b}] \u00b7 x[{1 + a}, {1 + b}]"
-            label(ax, left + W / 2, top + H + 0.6, text, fontsize=9, color=WINDOW)
+            box(ax, left, top, BLOCK_W, BLOCK_H, **frame)
+            label(ax, left, top - 0.5, f"w[{a}, {b}] \u00d7", align="left bottom", fontsize=11)
+            box(ax, left + b, top + a, color=None, edge=WINDOW, linewidth=2.2)  # of the same lane
+            text = f"rows {a} to {rows[-1]}, columns {b} to {columns[-1]}"
+            label(ax, left, top + H + 0.7, text, align="left", fontsize=9)
+    y = 1.8 + KH * (H + 3.4) - 0.4
+    legend = ((TILE, {}, "loaded"), (None, frame, "the tile of z"), (None, {"edge": WINDOW}, "for z[0, 0]"))
+    for n, (color, drawn, text) in enumerate(legend):
+        x = 1.0 + n * (W + 1.8)
+        box(ax, x, y, 1.5, 1.5, **{"color": color, "linewidth": 2.2, **drawn})
+        label(ax, x + 2.1, y + 0.8, text, align="left")
     return Picture(
         figure,
         f"""{KH} x {KW} small images, one per number of the filter. In each, the tile of z is a dashed box
-        of {BLOCK_H} x {BLOCK_W} that stays where it is. The tile of x that is loaded, in blue, is a rows
-        lower and b columns further right. Each tile is multiplied by w[a, b] and added to acc. A red frame
-        follows the first lane: z[1, 1] gets w[a, b] times x[1 + a, 1 + b].""",
+        of {BLOCK_H} x {BLOCK_W} that stays in the upper left corner. The tile of x that is loaded, in blue,
+        is a rows lower and b columns further right, and is multiplied by w[a, b]: for w[1, 2] it is rows 1 to
+        {BLOCK_H} and columns 2 to {BLOCK_W + 1}. A red frame shows the pixel that z[0, 0] gets.""",
     )
 
 
@@ -216,10 +222,10 @@ def halo(H: int = 7, W: int = 12, KH: int = 3, KW: int = 3, BLOCK_H: int = 4, BL
     return Picture(
         figure,
         f"""An image of {H} x {W} in tiles of {BLOCK_H} x {BLOCK_W}, filter {KH} x {KW}. Program (0, 0, 0)
-        reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which belong to
+        reads its tile and a halo {KH - 1} rows below and {KW - 1} columns to the right of it, which are in
         its neighbors' tiles. Program (0, 0, 1) has the rest of each row, and its tile hangs over the edge. It
-        has a halo below its tile. The image ends after column {W - 1}: lanes that point to columns {W}
-        to {2 * BLOCK_W + KW - 2} are masked off and get zeros.""",
+        has a halo below its tile. The image ends after row {H - 1} and column {W - 1}: lanes past its edges
+        are masked off and get zeros.""",
     )
 
 
@@ -227,7 +233,7 @@ def images(
     N: int = 3, H: int = 5, W: int = 10, BLOCK_N: int = 2, BLOCK_H: int = 4, BLOCK_W: int = 8
 ) -> Picture:
     """Draw a tile with three axes: the same rows and columns of several images."""
-    figure, ax = new_sheet(W + 12.4, H + 4.2)
+    figure, ax = new_sheet(W + 24.0, H + 4.2, unit=0.3)
     for n in reversed(range(N)):
         left, top = 2.2 + 1.3 * n, 3.6 - 1.3 * n
         inside = n < BLOCK_N
@@ -238,20 +244,21 @@ def images(
         cells(ax, [[""] * W] * H, x=left, y=top, colors=colors)
         label(ax, left - 0.2, top + 0.5, f"n = {n}", align="right")
     lines = (
-        ("n", f"[{BLOCK_N}, 1, 1]"),
-        ("row", f"[1, {BLOCK_H}, 1]"),
-        ("column", f"[1, 1, {BLOCK_W}]"),
-        ("together", f"[{BLOCK_N}, {BLOCK_H}, {BLOCK_W}]"),
+        ("n", f"[{BLOCK_N}, 1, 1]", "which image"),
+        ("i", f"[1, {BLOCK_H}, 1]", "which row"),
+        ("j", f"[1, 1, {BLOCK_W}]", "which column"),
+        ("(n * H + i) * W + j", f"[{BLOCK_N}, {BLOCK_H}, {BLOCK_W}]", "the offsets of the tile"),
     )
-    for k, (name, shape) in enumerate(lines):
-        y = 2.2 + 1.1 * k
-        label(ax, W + 6.6, y, name, align="left", fontsize=11)
-        label(ax, W + 9.6, y, shape, align="left", fontsize=11)
+    for k, (name, shape, what) in enumerate(lines):
+        y = 1.8 + 1.5 * k
+        label(ax, W + 6.4, y, name, align="left", fontsize=11, family="monospace")
+        label(ax, W + 13.6, y, shape, align="left", fontsize=11)
+        label(ax, W + 17.2, y, what, align="left", fontsize=11, color=FAINT)
     return Picture(
         figure,
         f"""{N} images of {H} x {W}, one behind the other. A tile covers the first {BLOCK_H} rows and
-        {BLOCK_W} columns of the first {BLOCK_N}: n has shape [{BLOCK_N}, 1, 1], row [1, {BLOCK_H}, 1],
-        column [1, 1, {BLOCK_W}], together [{BLOCK_N}, {BLOCK_H}, {BLOCK_W}].""",
+        {BLOCK_W} columns of the first {BLOCK_N}: n has shape [{BLOCK_N}, 1, 1], i [1, {BLOCK_H}, 1],
+        j [1, 1, {BLOCK_W}], and the offsets (n * H + i) * W + j have [{BLOCK_N}, {BLOCK_H}, {BLOCK_W}].""",
     )
 
 
@@ -285,10 +292,11 @@ GLIDER_AND_PENTOMINO = "\n".join([*GLIDER, *["."] * 9, *[38 * "." + line for lin
 def board(text: str = GLIDER_AND_PENTOMINO, rows: int = 32, columns: int = 64) -> torch.Tensor:
     """Return a board of Life with a drawing two cells from its upper left corner: int32 [rows, columns].
 
-    text: lines of ``.``, a dead cell, and ``#``, a live one. Raises ValueError for any other character, and
-    for a drawing that is too large for the board.
+    text: lines of ``.``, a dead cell, and ``#``, a live one, all indented alike. Raises ValueError for any
+    other character, such as a space, and for a drawing that is too large for the board.
     """
-    lines = [line.strip() for line in text.strip().splitlines()]
+    lines = textwrap.dedent(text.strip("\n")).rstrip().splitlines()
+    lines = [line.rstrip() for line in lines]
     if unknown := set("".join(lines)) - set(".#"):
         raise ValueError(f"board: text must consist of '.' and '#', but has {sorted(unknown)[0]!r}")
     if len(lines) > rows - 2 or max(map(len, lines), default=0) > columns - 2:

@@ -24,7 +24,8 @@ def conv2d(
     KH, KW = w.shape
     # [N, H + KH - 1, W + KW - 1]
     padded = torch.nn.functional.pad(x, (0, KW - 1, 0, KH - 1))
-    windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)  # [N, H, W, KH, KW]
+    # the KH rows and KW columns under the filter, for each result: [N, H, W, KH, KW]
+    windows = padded.unfold(1, KH, 1).unfold(2, KW, 1)
     return (windows * w).sum(dim=(3, 4))
 
 
@@ -44,6 +45,10 @@ def _conv2d_slip(
     forward: tuple[int, int] = (1, 1),
     short: tuple[int, int] = (0, 0),
     unweighted: bool = False,
+    still: bool = False,
+    corner: bool = False,
+    exchanged: bool = False,
+    whole: bool = False,
 ) -> Callable:
     """Return `conv2d` with a slip.
 
@@ -54,7 +59,9 @@ def _conv2d_slip(
     image is taken to have W rows of H pixels. ones: x counts as one past the edge. images: how far the images
     are taken to be apart, by H and W. forward: how far the pixel shifts per row and per column of the filter,
     whatever the mask tests. short: how many of the filter's last rows and columns are left out. unweighted:
-    pixels aren't multiplied by the filter.
+    pixels aren't multiplied by the filter. still: neither the load nor its mask is shifted. corner: all
+    numbers of the filter are its first one. exchanged: rows of the image are taken to be its columns. whole:
+    windows that hang over the edge count as zero.
     """
 
     def slip(x: Tensor, w: Tensor) -> Tensor:
@@ -67,6 +74,8 @@ def _conv2d_slip(
                 row, column = (i + b, j + a) if swapped else (i + a, j + b)
                 if -1 in forward:
                     row, column = i + forward[0] * a, j + forward[1] * b
+                if still:
+                    row, column = i, j
                 if centered:
                     row, column = row - KH // 2, column - KW // 2
                 rows, length = (W, H) if turned else (H, H if tall else W)
@@ -76,9 +85,11 @@ def _conv2d_slip(
                 inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
                 if 0 in forward:
                     taken = (n * H + i + forward[0] * a) * W + j + forward[1] * b
+                taken = (n * W + column) * H + row if exchanged else taken
                 inside = taken < x.numel() if by_offset else inside
+                inside = inside & (i <= H - KH) & (j <= W - KW) if whole else inside
                 number = w.flatten()[(a * KH + b) % w.numel()] if narrow else w[a, b]
-                number = 1.0 if unweighted else number
+                number = 1.0 if unweighted else w[0, 0] if corner else number
                 product = number * torch.where(inside, x.flatten()[taken % x.numel()], float(ones))
                 z = product if last else z + product
         return z
@@ -87,7 +98,7 @@ def _conv2d_slip(
 
 
 CONV2D_SLIPS = {
-    "you'd get these values from row = i + b, column = j + a: rows shift by a, columns by b": _conv2d_slip(
+    "you'd get these values from row = i + b, column = j + a, or from w[b, a] for w[a, b]": _conv2d_slip(
         swapped=True
     ),
     "you'd get these values from a load at row i, column j: load the shifted pixel": _conv2d_slip(
@@ -132,6 +143,16 @@ CONV2D_SLIPS = {
     "you'd get these values if x were 1 past the edge: it is 0 there": _conv2d_slip(ones=True),
     "you'd get these values from images that are H apart: they are H * W apart": _conv2d_slip(
         images=lambda H, W: H
+    ),
+    "you'd get these values from one tile of x for all numbers of the filter: load a shifted one for each": (
+        _conv2d_slip(still=True)
+    ),
+    "you'd get these values from w[0, 0] alone: w[a, b] is at a * KW + b": _conv2d_slip(corner=True),
+    "you'd get these values from columns of H pixels: rows of W pixels follow each other": _conv2d_slip(
+        exchanged=True
+    ),
+    "you'd get these values if windows that hang over the edge gave 0: add up what is inside": _conv2d_slip(
+        whole=True
     ),
     "you'd get these values from image 0 in every load: image n is meant": _conv2d_slip(
         images=lambda H, W: 0
@@ -196,7 +217,8 @@ def life(x: Int32[Tensor, "H W"]) -> Int32[Tensor, "H W"]:
     x contains 0 (dead) and 1 (alive), and every cell outside x is dead.
     """
     padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
-    squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)  # [H, W, 3, 3]
+    # the 3 rows and 3 columns around each cell: [H, W, 3, 3]
+    squares = padded.unfold(0, 3, 1).unfold(1, 3, 1)
     neighbors = squares.sum(dim=(2, 3)) - x
     return torch.where(neighbors == 2, x, (neighbors == 3).to(x.dtype))
 
@@ -215,6 +237,8 @@ def _life_slip(
     clamped: bool = False,
     fragile: bool = False,
     lonely: bool = False,
+    first: tuple[int, int] = (0, 0),
+    reverse: bool = False,
 ) -> Callable:
     """Return `life` with a slip.
 
@@ -223,7 +247,8 @@ def _life_slip(
     outside the board are taken from the opposite edge. barren: no dead cell comes alive. counted: the result
     is the number of neighbors. by_offset: the mask tests only the offset. corners: whether neighbors at the
     corners count. clamped: neighbors outside the board are taken from its edge. fragile: no cell with two
-    neighbors survives. lonely: no live cell with three neighbors survives.
+    neighbors survives. lonely: no live cell with three neighbors survives. first: the first row and column
+    that count. reverse: live cells are stored as 0, dead ones as 1.
     """
 
     def slip(x: Tensor) -> Tensor:
@@ -237,7 +262,7 @@ def _life_slip(
                 row, column = ((i + a) % H, (j + b) % W) if wraps else (i + a, j + b)
                 if clamped:
                     row, column = row.clamp(0, H - 1), column.clamp(0, W - 1)
-                inside = (row >= 0) & (row < H) & (column >= 0) & (column < W)
+                inside = (row >= first[0]) & (row < H) & (column >= first[1]) & (column < W)
                 taken = row * (H if tall else W) + column
                 inside = (taken >= 0) & (taken < H * W) if by_offset else inside
                 count = count + torch.where(inside, x.flatten()[taken % x.numel()], 0)
@@ -245,7 +270,7 @@ def _life_slip(
             return count
         three = (count == 3) & ((x == 1) | (not barren)) & ((x == 0) | (not lonely))
         two = (count == 2) & ((x == 1) | born) & (not fragile)
-        return (three | two).to(x.dtype)
+        return ((three | two) != reverse).to(x.dtype)
 
     return slip
 
@@ -280,6 +305,14 @@ LIFE_SLIPS = {
         barren=True
     ),
     "you'd get these values by storing the number of live neighbors: z is 0 or 1": _life_slip(counted=True),
+    "you'd get these values if neighbors in row 0 and column 0 didn't count: test with >= 0": _life_slip(
+        first=(1, 1)
+    ),
+    "you'd get these values if neighbors in row 0 didn't count: test with row >= 0": _life_slip(first=(1, 0)),
+    "you'd get these values if neighbors in column 0 didn't count: test with column >= 0": _life_slip(
+        first=(0, 1)
+    ),
+    "you'd get these values with 0 and 1 exchanged: tl.where(condition, 1, 0)": _life_slip(reverse=True),
 }
 """Wrong results of `life` that are often seen, by what the report says about them."""
 

@@ -117,6 +117,10 @@ QUESTIONS = (
         "From which column on does a window of 3 reach past the last of 8 columns?",
         (
             Nudge(
+                lambda given, right: not given,
+                "Some are. The window of the last column hangs over the edge: which pixels does it get?",
+            ),
+            Nudge(
                 lambda given, right: given < right,
                 "Correct so far, but there are more. A window may hang over by more than one column.",
             ),
@@ -203,6 +207,14 @@ QUESTIONS = (
             Nudge(
                 lambda given, right: given == (2, 5, 1, 8),
                 "Rows and columns are swapped: w[1, 2] is in row 1 and column 2 of the filter.",
+            ),
+            Nudge(
+                lambda given, right: given == (right[2], right[3], right[0], right[1]),
+                "You have all four numbers, in the wrong order. Put the rows first.",
+            ),
+            Nudge(
+                lambda given, right: given[2] == -1 or given[:3:2] == (0, 1),
+                "That's a centered filter. Here its upper left corner, w[0, 0], is on the result's position.",
             ),
             Nudge(
                 lambda given, right: (given[0], given[2]) == (right[0], right[2]),

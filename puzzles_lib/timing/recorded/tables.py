@@ -28,7 +28,8 @@ def results() -> str:
     tables = (
         _eager(), _language(), _tokens(), _codes(), _glyphs(), _checkpointing(), _beside(), _kept(),
         _training(), _ranks(), _dw(), _memory(), _producers(), _packed_weight(), _int8(), _norms(),
-        _attention(), _lessons(), _machine_code(), _decoding(), _paged(), _grouped(), _cross_entropy(),
+        _attention(), _lessons(), _convolution(), _machine_code(), _decoding(), _paged(), _grouped(),
+        _cross_entropy(),
     )  # fmt: skip
     return "\n\n".join(["\n".join(lines) for lines in tables])
 
@@ -330,6 +331,15 @@ def _lessons() -> list[str]:
         name = f"{row['case']}: {row['path']}" if own else row["path"]
         share = "1.00" if own else f"{row['us'] / row['baseline_us']:.2f}"
         lines.append(f"| {name} | {row['us'] / 1000:.2f} ms | {share} | {_size(row['bytes'])} |")
+    return lines
+
+
+def _convolution() -> list[str]:
+    lines = ["| chapter 06's convolution | time | time / PyTorch's |", "|---" * 3 + "|"]
+    for row in rows("convolution"):
+        own = row["path"] == row["baseline"]
+        name = f"{row['case']}: {row['path']}" if own else row["path"]
+        lines.append(f"| {name} | {row['us'] / 1000:.2f} ms | {row['us'] / row['baseline_us']:.2f} |")
     return lines
 
 
