@@ -131,20 +131,61 @@ def test_the_norm_of_the_chapters_end_refuses_them(mine):
     assert report.ok and len(refused) == 2, str(report)
 
 
-@pytest.mark.parametrize("turn", [False, True])
-def test_a_wrong_launch_is_not_blamed_on_the_mask(turn):
-    """Swapped pointers, or swapped axes of the grid: the kernel is all right with these 16 tokens."""
-    pages = torch.randn(6, PAGE, D)
+LAUNCHES = {
+    "axes 0 and 1 of the grid": ((4, 2), "out pages table T D PAGE BLOCK"),
+    "out_ptr and pages_ptr": ((2, 4), "pages out table T D PAGE BLOCK"),
+    "pages_ptr and table_ptr": ((2, 4), "out table pages T D PAGE BLOCK"),
+    "T and D": ((2, 4), "out pages table D T PAGE BLOCK"),
+    "PAGE and BLOCK_D": ((2, 4), "out pages table T D BLOCK PAGE"),
+}
+
+
+@pytest.mark.parametrize("swapped", LAUNCHES)
+def test_a_wrong_launch_is_not_blamed_on_the_mask(swapped):
+    """Swapped arguments, or swapped axes of the grid: the kernel is all right with these 16 tokens."""
+    pages, (grid, order) = torch.randn(6, PAGE, D), LAUNCHES[swapped]
 
     def launched(pages, table, T):
         out = pages.new_empty(T, D)
-        grid = (triton.cdiv(D, 32), triton.cdiv(T, PAGE)) if turn else (triton.cdiv(T, PAGE), 4)
-        given = (out, pages) if turn else (pages, out)
-        draft.copy_kernel[grid](*given, table, T, D, PAGE=PAGE, BLOCK_D=32)
+        given = {"out": out, "pages": pages, "table": table, "T": T, "D": D, "PAGE": PAGE, "BLOCK": 32}
+        draft.copy_kernel[grid](*(given[name] for name in order.split()))
         return out
 
     (first, *_) = audit(launched, pages, TABLE, 16, guard=NO_SIZES).findings
-    assert "check the grid and the order of the arguments" in first.verdict.diagnosis
+    told = "may be swapped, in the launch or in the kernel: with them exchanged, nothing is out of bounds"
+    assert first.verdict.diagnosis.startswith(f"{swapped} {told}")
+
+
+def test_a_mask_is_no_exchange_of_a_number_without_a_name():
+    """Blocks in place of pages, and the kernel's own fault: no exchange cures both."""
+
+    def launched(pages, table, T):
+        out = pages.new_empty(T, D)
+        draft.copy_kernel[(3, 4)](out, pages, table, T, D, PAGE=32, BLOCK_D=PAGE)
+        return out
+
+    (first, *_) = audit(launched, torch.randn(6, PAGE, D), TABLE, 17, guard=NO_SIZES).findings
+    assert "exchange" not in first.verdict.diagnosis
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_value_that_the_reference_cannot_take_is_not_passed_over(row):
+    """A label of -100 raises in this reference; the kernel reads out of bounds, or the row before."""
+
+    def gathered(logits, labels):
+        return logits.logsumexp(1) - logits.gather(1, labels[:, None]).squeeze(1)
+
+    labels = LABELS.clone()
+    labels[row] = -100
+    call = library.cross_entropy, ROWS, LABELS
+    report = audit(*call, like=gathered, vary={"labels": [labels]}, guard=NO_SIZES)
+    if row == 0:
+        (finding,) = report.findings
+        assert finding.verdict.kind == "out of bounds" and finding.on == "value 1 of 1 for labels"
+    else:
+        (text,) = report.unjudged
+        assert "values: not compared, because the reference raises RuntimeError: index -100" in text
+        assert report.headline().endswith("and 0 of 1 other input, the rest not judged")
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "argmax"])

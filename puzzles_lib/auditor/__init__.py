@@ -464,21 +464,26 @@ class _Call:
         """Say which two arguments of a launch are swapped, if nothing is wrong with them exchanged."""
         report = self.report
         first = next(iter(report.findings), None)
-        if self.like is None or first is None or first.on or first.verdict.kind not in exchanged.KINDS:
+        kinds = exchanged.KINDS if self.like is not None else exchanged.WITHOUT_VALUES
+        if first is None or first.on or first.verdict.kind not in kinds:
+            return
+        if self.like is None and ran.in_place:  # then nothing shows whether all is stored
             return
         kernels = dict.fromkeys([first.kernel.partition(" (")[0]] if first.kernel else _names(report))
         launches = {each.outcome.launch.name: each.outcome.launch for each in reversed(report.launches)}
         cured: list[str] = []
         with contextlib.suppress(Ended, Uncomparable, ValueError):
             cured = aside(lambda: self._exchanged([launches[name] for name in kernels], ran))
-        if cured:
-            text = f"{' or '.join(cured)} are swapped, in the launch or in the kernel: "
-            text += "with them exchanged, nothing is wrong"
+        if cured and (self.like is not None or len(cured) == 1):
+            are, wrong = "are swapped", "nothing is wrong"
+            if self.like is None:
+                are, wrong = "may be swapped", "nothing is out of bounds or left out"
+            text = f"{' or '.join(cured)} {are}, in the launch or in the kernel: with them exchanged, {wrong}"
             verdict = dataclasses.replace(first.verdict, diagnosis=text)
             report.findings[0] = dataclasses.replace(first, verdict=verdict)
 
     def _exchanged(self, launches: Sequence[Launch], ran: _Ran) -> list[str]:
-        """Return the exchanges after which all results are right."""
+        """Return the exchanges after which all results are right, as far as that is known."""
         end = time.thread_time() + self.guard.patience * exchanged.SECONDS
         guard = dataclasses.replace(self.guard, races=False, hints=False, configurations=False)
         tried = itertools.chain.from_iterable(map(exchanged.pairs, launches))
@@ -492,6 +497,9 @@ class _Call:
             except Exception:  # perhaps the function can't take what comes of it
                 continue
             if own.findings or own.unjudged:
+                continue
+            if self.like is None:
+                cured.append(words)
                 continue
             if self.want is None:
                 self.want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
@@ -801,13 +809,17 @@ class _Call:
 
     def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> bool:
         """Judge a call with hard inputs. Returns False if the reference cannot be asked."""
-        want = None
+        want, refused = None, ""
         if self.like is not None:
             try:
                 want = wanted(self.like, variant.args, variant.kwargs, FLOAT32_ROUNDOFF, self.in_place)
-            except Uncomparable:
-                return False  # what the reference cannot do is nobody's fault
+            except Uncomparable as error:
+                if not variant.is_given:
+                    return False  # what the reference cannot do is nobody's fault
+                refused = textwrap.shorten(str(error), 100, placeholder=" ...")
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
+        if refused and not own.findings:
+            own.unjudged.append(f"values: not compared, because {refused}")
         if not variant.is_finite and not (want and want.own and _finite(want.own)):
             own.findings = [f for f in own.findings if f.verdict.kind != "uninitialized"]
         if want is None or own.findings or (own.unjudged and not _elements(ran)):

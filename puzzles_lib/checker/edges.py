@@ -169,6 +169,8 @@ def mask_exchanged(alike: Sequence[Access], argument: Argument, case: Case) -> s
         if len(ends) != len(NOUNS):
             return ""
         (_, rows, M, _, row), (_, columns, N, _, column) = ends
+        if rows.isdigit() or columns.isdigit():  # a size that the kernel has no name for
+            return ""
         if (each.mask != ((row < N) & (column < M))).any():
             return ""
         decided |= bool((each.mask != ((row < M) & (column < N))).any())
