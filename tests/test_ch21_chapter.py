@@ -21,6 +21,7 @@ from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch21_your_own_kernel import draft, library, suite
 from puzzles_lib.chapters.ch21_your_own_kernel.questions import LENGTHS, PAGE, SLICED, WHOLE, D
 from puzzles_lib.checker.report import Verdict
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 MASTER = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_version=4)
@@ -129,6 +130,53 @@ def test_the_norm_of_the_chapters_end_refuses_them(mine):
     report = audit(mine.add_rms_norm, *args, hard=True, guard=NO_SIZES)
     refused = [each for each in report.unjudged if "padded rows: the function raises AssertionError" in each]
     assert report.ok and len(refused) == 2, str(report)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_in_place_a_copy_or_an_early_return_is_no_refusal(copies):
+    def unchanged(x, residual, w):
+        if x.is_contiguous() and residual.is_contiguous():
+            library.add_rms_norm(x, residual, w)
+        elif copies:
+            library.add_rms_norm(x.contiguous(), residual.contiguous(), w)
+
+    args, like = CALLS["add_rms_norm"]
+    (finding,) = audit(unchanged, *args, like=like, hard=True, guard=NO_SIZES).findings
+    assert finding.on == "x: padded rows" and finding.verdict.kind == "values"
+    told = "the call hasn't changed it: does the function work on a copy, or return too early?"
+    assert told in finding.verdict.diagnosis
+
+
+def wrong_strides(passed):
+    """Return a cross-entropy whose launch passes these numbers for its stride and for V."""
+    source = (
+        library.cross_entropy_kernel.src.replace("label_ptr, V", "label_ptr, stride, V")
+        .replace("row * V", "row * stride")
+    )  # fmt: skip
+    kernel = define("@triton.jit\n" + source, "<a cross-entropy with a stride>")
+
+    def cross_entropy(logits, labels):
+        loss = logits.new_empty(len(labels))
+        numbers = {"V": logits.shape[1], "stride": logits.stride(0)}
+        assert logits.stride(1) == 1
+        kernel[(len(labels),)](loss, logits, labels, *(numbers[name] for name in passed), BLOCK=32)
+        return loss
+
+    return cross_entropy
+
+
+@pytest.mark.parametrize(
+    "passed, told",
+    [
+        (("V", "V"), "follow each other without a gap? No argument of the launch is 116"),
+        (("V", "stride"), "V is 116 in this launch. Does the kernel multiply the row by V?"),
+    ],
+)
+def test_a_stride_that_is_not_passed_is_not_the_kernels_fault(passed, told):
+    args, like = CALLS["cross_entropy"]
+    assert audit(wrong_strides(("stride", "V")), *args, like=like, hard=True, guard=NO_SIZES).ok
+    finding, *_ = audit(wrong_strides(passed), *args, like=like, hard=True, guard=NO_SIZES).findings
+    assert told in finding.verdict.diagnosis
 
 
 LAUNCHES = {

@@ -29,7 +29,7 @@ from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
-from puzzles_lib.auditor.cures import with_strides
+from puzzles_lib.auditor.cures import NOT_WRITTEN, is_general, with_strides
 from puzzles_lib.auditor.exchanged import Change
 from puzzles_lib.auditor.factors import Factor
 from puzzles_lib.auditor.guard import MORE, Guard, guard_of
@@ -289,6 +289,19 @@ def _or_the_reference(finding: Finding, wrong: Verdict, ran: _Ran) -> Finding:
     return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=told))
 
 
+def _if_unchanged(wrong: Verdict, ran: _Ran, given: Sequence[torch.Tensor]) -> Verdict:
+    """Return a verdict on a result that should be computed in place, and is still what the caller gave.
+
+    given: the caller's tensors.
+    """
+    if not isinstance(wrong, Wrong) or not ran.in_place or wrong.diagnosis:
+        return wrong
+    if id(given[wrong.result]) in ran.changed:
+        return wrong
+    told = "the call hasn't changed it: does the function work on a copy, or return too early?"
+    return dataclasses.replace(wrong, diagnosis=told)
+
+
 class _Call:
     """One audited call, with its own inputs and with others."""
 
@@ -386,9 +399,7 @@ class _Call:
                 text = f"1 of {holds.size} elements of {name} is never written: {first}"
             else:
                 text = f"{missing} of {holds.size} elements of {name} are never written. The first is {first}"
-            verdict = Verdict(
-                "never written", text, diagnosis="they contain what torch.empty found in memory"
-            )
+            verdict = Verdict("never written", text, diagnosis=NOT_WRITTEN)
             ask = f"; if that's on purpose, pass guard=Guard(unwritten=({names[0]!r},))" if names else ""
             if (store := next(stores.to(tensor), None)) is None:
                 report.findings.append(Finding(verdict, on=on))
@@ -429,7 +440,8 @@ class _Call:
             raise sentence_first(ValueError(f"audit: {error}")) from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(_or_the_reference(ran.finding(verdict, report), verdict, ran))
+            wrong = _if_unchanged(verdict, ran, flat((self.args, self.kwargs)))
+            report.findings.append(_or_the_reference(ran.finding(wrong, report), verdict, ran))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -467,8 +479,8 @@ class _Call:
         kinds = exchanged.KINDS if self.like is not None else exchanged.WITHOUT_VALUES
         if first is None or first.on or first.verdict.kind not in kinds:
             return
-        if self.like is None and ran.in_place:  # then nothing shows whether all is stored
-            return
+        if self.like is None and (ran.in_place or not is_general(first.verdict.diagnosis)):
+            return  # it's unclear whether all is stored, or there is a better reason
         kernels = dict.fromkeys([first.kernel.partition(" (")[0]] if first.kernel else _names(report))
         launches = {each.outcome.launch.name: each.outcome.launch for each in reversed(report.launches)}
         cured: list[str] = []
@@ -569,8 +581,7 @@ class _Call:
         name = "the result" if len(one) == 1 else "the results"
         verb = "depends" if len(one) == 1 else "depend"
         text = f"{name} {verb} on elements that are never written: torch's {self.read} reads them"
-        advice = "they contain what torch.empty found in memory"
-        self.report.findings.append(Finding(Verdict("never written", text, diagnosis=advice)))
+        self.report.findings.append(Finding(Verdict("never written", text, diagnosis=NOT_WRITTEN)))
 
     def _depends_on_order(self) -> bool:
         """Whether values may depend on the order of the programs, or on the configuration of autotune."""
@@ -778,7 +789,8 @@ class _Call:
             report.unjudged += [f"with {variant.name}: {text}" for text in own.unjudged]
             for finding in own.findings:
                 if finding.verdict.kind in ("compiler", "launch"):  # refused, loudly, before anything runs
-                    report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
+                    said = ": ".join(filter(None, (finding.verdict.message, finding.verdict.diagnosis)))
+                    report.unjudged.append(f"with {variant.name}: {said}")
                     continue
                 kind = finding.verdict.kind
                 values = variant.kind, variant.is_finite  # what finite numbers show isn't hidden
@@ -848,6 +860,7 @@ class _Call:
                 self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
                 verdict = None
         if verdict:
+            verdict = _if_unchanged(verdict, ran, flat((variant.args, variant.kwargs)))
             own.findings.append(ran.finding(verdict, own, variant.name))
         return True
 

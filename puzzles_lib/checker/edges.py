@@ -17,6 +17,7 @@ from puzzles_lib.runner import Access, Run, Source
 NOUNS = ("row", "column")
 OF_IMAGES = ("H", "W")  # the last sizes of a tensor of images
 CURE = ": compare the "
+MASK_EXCHANGED = "the mask compares rows with"
 NO_ELEMENT = "the lane's value is undefined, because the tensor has no element for it"
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
@@ -176,9 +177,7 @@ def mask_exchanged(alike: Sequence[Access], argument: Argument, case: Case) -> s
         decided |= bool((each.mask != ((row < M) & (column < N))).any())
     if not decided:
         return ""
-    return (
-        f"the mask compares rows with {columns} and columns with {rows}: exchange {rows} and {columns} in it"
-    )
+    return f"{MASK_EXCHANGED} {columns} and columns with {rows}: exchange {rows} and {columns} in it"
 
 
 def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:
