@@ -28,7 +28,17 @@ MASTER = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_versi
 CELLS = {cell.id: cell.source for cell in MASTER.cells}
 NO_SIZES = Guard(sizes=False)
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
-DEFINE = ("norm", "copy-wrapper", "copy-mend", "like", "loss", "norm-refuses", "order-mend", "own")  # cells
+DEFINE = (
+    "norm",
+    "copy-wrapper",
+    "copy-mend",
+    "like",
+    "loss",
+    "norm-refuses",
+    "vary-mend",
+    "order-mend",
+    "own",
+)  # cells
 
 DRAW = torch.Generator().manual_seed(0)
 ROWS = torch.randn(5, 100, generator=DRAW)

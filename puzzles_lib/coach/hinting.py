@@ -30,7 +30,10 @@ _shown: dict[Key, dict[int, str]] = {}
 
 @runtime_checkable
 class Version(Protocol):
-    """A version of chapter 15's kernel, which has hints although it is not a puzzle. name: as it is shown."""
+    """What has hints although it is not a puzzle: a version of chapter 15's kernel, or a task of chapter 21.
+
+    name: as it is shown.
+    """
 
     name: str
 
@@ -82,12 +85,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
 
     puzzle: a puzzle. Some puzzles ask for two kernels; their hints are for the kernel that you checked last.
         In chapter 15, pass one of the versions that you complete, such as ``hint(subnormal)``. Hints that fit
-        what the last `race` found then come first.
+        what the last `race` found then come first. In chapter 21, pass the name in the cell below the
+        exercise, such as ``hint(ARGMAX_FIX)``.
     number: return the hint with this number, no matter which hints you have seen. Hint 1 is a nudge, and the
         last hint is nearly the answer.
 
-    Raises TypeError if ``puzzle`` is neither a `Puzzle` nor a version of chapter 15's kernel, and ValueError
-    if it has no hint with this number.
+    Raises TypeError if ``puzzle`` is none of these, and ValueError if it has no hint with this number.
     """
     __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):
