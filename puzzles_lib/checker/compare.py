@@ -509,8 +509,10 @@ def _precision(w: _Wrong) -> str:
     told = f"{AS_SMALL_AS_ROUNDING}: is {what} float16 or bfloat16?"
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
-    tf32 = ' Or is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
-    return told + tf32 * (w.dots and not short)  # TF32 keeps the bits of short inputs
+    if w.dots and not short:  # TF32 keeps the bits of short inputs
+        tf32 = 'is it a tl.dot of float32 blocks, which uses TF32 without input_precision="ieee"?'
+        return f"{AS_SMALL_AS_ROUNDING}: {tf32} Or is something float16 or bfloat16?"
+    return told
 
 
 SEEMS_EQUAL = 1e-4  # the relative error of a value that looks like the wanted one
