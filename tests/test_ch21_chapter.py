@@ -400,7 +400,7 @@ def test_torchs_first_meta_operator_is_not_in_the_time_of_true_sizes():
 MINE = {id: question for id, question in questions().items() if id.startswith("ch21-")}
 
 RIGHT = {
-    "ch21-q1": 22_817_027,
+    "ch21-q1": 21_474_837,
     "ch21-q2": (3, 4),
     "ch21-q3": {1, 17},
     "ch21-q4": "layouts",
@@ -411,12 +411,12 @@ RIGHT = {
 
 # What learners may think, with a word of what they must read.
 MISTAKES = [
-    ("ch21-q1", 22_817_028, "the last one"),
-    ("ch21-q1", 2_281_702_700, "That's the offset"),
+    ("ch21-q1", 22_817_027, "isn't the first"),  # as the report says
+    ("ch21-q1", 2_281_702_700, "That's an offset"),
+    ("ch21-q1", 42_949_673, "has a sign"),
     ("ch21-q1", 3, "pretends"),
-    ("ch21-q1", 21_474_836, "The report's offset is larger"),
-    ("ch21-q1", 21_474_837, "The report's offset is larger"),
-    ("ch21-q1", 100, "Divide"),
+    ("ch21-q1", 21_474_836, "just below 2^31"),
+    ("ch21-q1", 100, "How many rows"),
     ("ch21-q2", (4, 3), "counts pages"),
     ("ch21-q2", (2, 4), "Round up"),
     ("ch21-q2", (3, 3), "Round up"),
@@ -438,10 +438,10 @@ MISTAKES = [
     ("ch21-q5", (128, 100), "for row 1"),
     ("ch21-q5", (1, 2, 3), "a pair"),
     ("ch21-q5", (1, 2), "2 times the stride"),
-    ("ch21-q6", 0, "compares bits"),
+    ("ch21-q6", 0, "compares bits as integers"),
     ("ch21-q6", 2, "What do the others hold"),
     ("ch21-q6", 31, "the first one wins"),
-    ("ch21-q6", 7, "lower row"),
+    ("ch21-q6", 7, "whose size is larger"),
     ("ch21-q7", 4, "no bug on these inputs"),
     ("ch21-q7", 7, "still has its bugs"),
     ("ch21-q7", 6, "its own assertions"),

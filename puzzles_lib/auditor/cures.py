@@ -43,7 +43,7 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
 
 
 def is_general(diagnosis: str) -> bool:
-    """Whether a diagnosis names no cause in particular, so that the launch itself may be wrong."""
+    """Return whether a diagnosis names no cause in particular, so that the launch itself may be wrong."""
     general = NOT_WRITTEN, MASK_EXCHANGED
     return diagnosis == _MASK or diagnosis.startswith(general) or _NOTHING_TO_DO in diagnosis
 
