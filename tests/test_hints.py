@@ -153,8 +153,7 @@ def test_the_tasks_of_chapter_21_have_hints_that_come_in_order(task):
     assert numbers(task, count + 1) == [*range(1, count + 1), count] and count >= 3
     cells = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_version=4).cells
     assert sum(f"# hint({task.name.upper()})" in cell.source for cell in cells) >= 1
-    NAMED = task
-    assert "hint(NAMED, 1) shows the first again" in str(hint(NAMED))
+    assert "hint(task, 1) shows the first again" in str(hint(task))
 
 
 def test_holes_of_chapter_15_have_hints_that_come_in_order(monkeypatch):
