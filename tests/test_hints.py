@@ -701,7 +701,8 @@ def test_nobody_meets_nearly_the_answer_unprepared_or_hints_about_other_mistakes
     failed(MASKED_ADD, "out of bounds", "element 20 and others")
     told = hint(MASKED_ADD)
     assert told.number == 4 and told.lead.endswith("but it fits your last check best. Read it once more.")
-    assert told.notes[-1] == "Still stuck? hint(MASKED_ADD) shows hint 5."
+    why = "(Hints 1, 2 and 3 are about other mistakes.)"
+    assert told.notes[-1] == f"Still stuck? hint(MASKED_ADD) shows hint 5. {why}"
     assert numbers(MASKED_ADD, 2) == [5, 5]
 
 
