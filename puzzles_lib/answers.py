@@ -151,6 +151,8 @@ def _as_kind(value: Any, kind: type) -> tuple[object, str]:
                 None,
                 f"A set has no order: write the numbers in order, as ({', '.join('?' * len(value))}).",
             )
+        if kind is tuple and getattr(value, "ndim", 0) == 1:  # a tensor, as `run` takes it
+            value = value.tolist()  # type: ignore[union-attr]
         if isinstance(value, list | tuple | set | frozenset):
             items = [_plain(v) if isinstance(v, str) else v for v in value]
             return (set(items) if kind is set else tuple(items)), ""

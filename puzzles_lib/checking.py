@@ -162,14 +162,14 @@ def _kept(kernel: object, puzzle: Puzzle, report: Report, salt: str) -> Report:
     untouched = broken and not report.ok and is_as_reported(kernel, puzzle)
     if broken and not salt and (asked := unsaid(puzzle)):
         report = symptoms(report, asked) if untouched else _unjudged(report, asked)
+    if broken:
+        report = _without_cures(report)  # hints quote what is remembered
     session.remember(puzzle, wrapped.kernel if wrapped else None, report, steers=own or not puzzle.counts)
     cheered = None
     if puzzle.counts:
         kind = next((verdict.kind for verdict in report.verdicts), "")
         if untouched:
             kind = ledger.OPEN
-        if broken:
-            report = _without_cures(report)
         trouble = ledger.record(puzzle.name, report.ok, kind, attempt_text(kernel))
         notes.append(trouble or "")
         if report.ok and not trouble and known.get(puzzle.name) != ledger.SOLVED:

@@ -256,7 +256,7 @@ class _Counts:
         terminalreporter.line(
             f"{_counted(count['launches'], 'launch', 'es')} in {_counted(len(tests), 'test', 's')}: "
             f"{count['clean']} clean, {count['findings']} with a finding, "
-            f"{count['unjudged']} not judged or not wholly"
+            f"{count['unjudged']} not judged, or only in part"
         )
         without = sum(not any(told["launches"] for told in each) for each in tests)
         if without:

@@ -60,20 +60,25 @@ def symptoms(report: Report, asked: str) -> Report:
     def seen(verdict: Verdict | None) -> Verdict | None:
         return verdict and Verdict(verdict.kind, _SEEN.get(verdict.kind, verdict.message))
 
+    has_line = any(verdict.site for verdict in report.verdicts)
     return dataclasses.replace(
         report,
         verdict=seen(report.verdict),
         cases=tuple(dataclasses.replace(case, verdict=seen(case.verdict)) for case in report.cases),
         goals=tuple(dataclasses.replace(goal, verdict=seen(goal.verdict)) for goal in report.goals),
-        notes=(*report.notes, as_reported(asked)),
+        notes=(*report.notes, as_reported(asked, has_line)),
     )
 
 
-def as_reported(asked: str) -> str:
-    """Return the line below a report that shows only symptoms. asked: as for `symptoms`."""
+def as_reported(asked: str, has_line: bool = False) -> str:
+    """Return the line below a report that shows only symptoms. asked: as for `symptoms`.
+
+    has_line: whether the whole report names a line.
+    """
+    then = "you also see the line, and your fix is judged" if has_line else "your fix is judged"
     return (
         "This is the kernel from the bug report, so you see only the symptom. Say the cause, by "
-        f'answer("{asked}", ...): then you also see the line and the details.'
+        f'answer("{asked}", ...): then {then}.'
     )
 
 

@@ -21,13 +21,24 @@ from puzzles_lib.chapters import questions
 from puzzles_lib.chapters.ch21_your_own_kernel import draft, library, suite
 from puzzles_lib.chapters.ch21_your_own_kernel.questions import LENGTHS, PAGE, SLICED, WHOLE, D
 from puzzles_lib.checker.report import Verdict
+from puzzles_lib.source import define
 from tests.conftest import REPO
 
 MASTER = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_version=4)
 CELLS = {cell.id: cell.source for cell in MASTER.cells}
 NO_SIZES = Guard(sizes=False)
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
-DEFINE = ("norm", "copy-wrapper", "copy-mend", "like", "loss", "norm-refuses", "order-mend", "own")  # cells
+DEFINE = (
+    "norm",
+    "copy-wrapper",
+    "copy-mend",
+    "like",
+    "loss",
+    "norm-refuses",
+    "vary-mend",
+    "order-mend",
+    "own",
+)  # cells
 
 DRAW = torch.Generator().manual_seed(0)
 ROWS = torch.randn(5, 100, generator=DRAW)
@@ -131,20 +142,108 @@ def test_the_norm_of_the_chapters_end_refuses_them(mine):
     assert report.ok and len(refused) == 2, str(report)
 
 
-@pytest.mark.parametrize("turn", [False, True])
-def test_a_wrong_launch_is_not_blamed_on_the_mask(turn):
-    """Swapped pointers, or swapped axes of the grid: the kernel is all right with these 16 tokens."""
-    pages = torch.randn(6, PAGE, D)
+@pytest.mark.parametrize("copies", [False, True])
+def test_in_place_a_copy_or_an_early_return_is_no_refusal(copies):
+    def unchanged(x, residual, w):
+        if x.is_contiguous() and residual.is_contiguous():
+            library.add_rms_norm(x, residual, w)
+        elif copies:
+            library.add_rms_norm(x.contiguous(), residual.contiguous(), w)
+
+    args, like = CALLS["add_rms_norm"]
+    (finding,) = audit(unchanged, *args, like=like, hard=True, guard=NO_SIZES).findings
+    assert finding.on == "x: padded rows" and finding.verdict.kind == "values"
+    told = "the call hasn't changed it: does the function work on a copy, or return too early?"
+    assert told in finding.verdict.diagnosis
+
+
+def wrong_strides(passed):
+    """Return a cross-entropy whose launch passes these numbers for its stride and for V."""
+    source = (
+        library.cross_entropy_kernel.src.replace("label_ptr, V", "label_ptr, stride, V")
+        .replace("row * V", "row * stride")
+    )  # fmt: skip
+    kernel = define("@triton.jit\n" + source, "<a cross-entropy with a stride>")
+
+    def cross_entropy(logits, labels):
+        loss = logits.new_empty(len(labels))
+        numbers = {"V": logits.shape[1], "stride": logits.stride(0)}
+        assert logits.stride(1) == 1
+        kernel[(len(labels),)](loss, logits, labels, *(numbers[name] for name in passed), BLOCK=32)
+        return loss
+
+    return cross_entropy
+
+
+@pytest.mark.parametrize(
+    "passed, told",
+    [
+        (("V", "V"), "follow each other without a gap? No argument of the launch is 116"),
+        (("V", "stride"), "V is 116 in this launch. Does the kernel multiply the row by V?"),
+    ],
+)
+def test_a_stride_that_is_not_passed_is_not_the_kernels_fault(passed, told):
+    args, like = CALLS["cross_entropy"]
+    assert audit(wrong_strides(("stride", "V")), *args, like=like, hard=True, guard=NO_SIZES).ok
+    finding, *_ = audit(wrong_strides(passed), *args, like=like, hard=True, guard=NO_SIZES).findings
+    assert told in finding.verdict.diagnosis
+
+
+LAUNCHES = {
+    "axes 0 and 1 of the grid": ((4, 2), "out pages table T D PAGE BLOCK"),
+    "out_ptr and pages_ptr": ((2, 4), "pages out table T D PAGE BLOCK"),
+    "pages_ptr and table_ptr": ((2, 4), "out table pages T D PAGE BLOCK"),
+    "T and D": ((2, 4), "out pages table D T PAGE BLOCK"),
+    "PAGE and BLOCK_D": ((2, 4), "out pages table T D BLOCK PAGE"),
+}
+
+
+@pytest.mark.parametrize("swapped", LAUNCHES)
+def test_a_wrong_launch_is_not_blamed_on_the_mask(swapped):
+    """Swapped arguments, or swapped axes of the grid: the kernel is all right with these 16 tokens."""
+    pages, (grid, order) = torch.randn(6, PAGE, D), LAUNCHES[swapped]
 
     def launched(pages, table, T):
         out = pages.new_empty(T, D)
-        grid = (triton.cdiv(D, 32), triton.cdiv(T, PAGE)) if turn else (triton.cdiv(T, PAGE), 4)
-        given = (out, pages) if turn else (pages, out)
-        draft.copy_kernel[grid](*given, table, T, D, PAGE=PAGE, BLOCK_D=32)
+        given = {"out": out, "pages": pages, "table": table, "T": T, "D": D, "PAGE": PAGE, "BLOCK": 32}
+        draft.copy_kernel[grid](*(given[name] for name in order.split()))
         return out
 
     (first, *_) = audit(launched, pages, TABLE, 16, guard=NO_SIZES).findings
-    assert "check the grid and the order of the arguments" in first.verdict.diagnosis
+    told = "may be swapped, in the launch or in the kernel: with them exchanged, nothing is out of bounds"
+    assert first.verdict.diagnosis.startswith(f"{swapped} {told}")
+
+
+def test_a_mask_is_no_exchange_of_a_number_without_a_name():
+    """Blocks in place of pages, and the kernel's own fault: no exchange cures both."""
+
+    def launched(pages, table, T):
+        out = pages.new_empty(T, D)
+        draft.copy_kernel[(3, 4)](out, pages, table, T, D, PAGE=32, BLOCK_D=PAGE)
+        return out
+
+    (first, *_) = audit(launched, torch.randn(6, PAGE, D), TABLE, 17, guard=NO_SIZES).findings
+    assert "exchange" not in first.verdict.diagnosis
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_value_that_the_reference_cannot_take_is_not_passed_over(row):
+    """A label of -100 raises in this reference; the kernel reads out of bounds, or the row before."""
+
+    def gathered(logits, labels):
+        return logits.logsumexp(1) - logits.gather(1, labels[:, None]).squeeze(1)
+
+    labels = LABELS.clone()
+    labels[row] = -100
+    call = library.cross_entropy, ROWS, LABELS
+    report = audit(*call, like=gathered, vary={"labels": [labels]}, guard=NO_SIZES)
+    if row == 0:
+        (finding,) = report.findings
+        assert finding.verdict.kind == "out of bounds" and finding.on == "value 1 of 1 for labels"
+    else:
+        (text,) = report.unjudged
+        assert "values: not compared, because the reference raises RuntimeError: index -100" in text
+        assert report.headline().endswith("and 0 of 1 other input, the rest not judged")
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "argmax"])
@@ -301,7 +400,7 @@ def test_torchs_first_meta_operator_is_not_in_the_time_of_true_sizes():
 MINE = {id: question for id, question in questions().items() if id.startswith("ch21-")}
 
 RIGHT = {
-    "ch21-q1": 22_817_027,
+    "ch21-q1": 21_474_837,
     "ch21-q2": (3, 4),
     "ch21-q3": {1, 17},
     "ch21-q4": "layouts",
@@ -312,12 +411,12 @@ RIGHT = {
 
 # What learners may think, with a word of what they must read.
 MISTAKES = [
-    ("ch21-q1", 22_817_028, "the last one"),
-    ("ch21-q1", 2_281_702_700, "That's the offset"),
+    ("ch21-q1", 22_817_027, "isn't the first"),  # as the report says
+    ("ch21-q1", 2_281_702_700, "That's an offset"),
+    ("ch21-q1", 42_949_673, "has a sign"),
     ("ch21-q1", 3, "pretends"),
-    ("ch21-q1", 21_474_836, "The report's offset is larger"),
-    ("ch21-q1", 21_474_837, "The report's offset is larger"),
-    ("ch21-q1", 100, "Divide"),
+    ("ch21-q1", 21_474_836, "just below 2^31"),
+    ("ch21-q1", 100, "How many rows"),
     ("ch21-q2", (4, 3), "counts pages"),
     ("ch21-q2", (2, 4), "Round up"),
     ("ch21-q2", (3, 3), "Round up"),
@@ -339,10 +438,10 @@ MISTAKES = [
     ("ch21-q5", (128, 100), "for row 1"),
     ("ch21-q5", (1, 2, 3), "a pair"),
     ("ch21-q5", (1, 2), "2 times the stride"),
-    ("ch21-q6", 0, "compares bits"),
+    ("ch21-q6", 0, "compares bits as integers"),
     ("ch21-q6", 2, "What do the others hold"),
     ("ch21-q6", 31, "the first one wins"),
-    ("ch21-q6", 7, "lower row"),
+    ("ch21-q6", 7, "whose size is larger"),
     ("ch21-q7", 4, "no bug on these inputs"),
     ("ch21-q7", 7, "still has its bugs"),
     ("ch21-q7", 6, "its own assertions"),

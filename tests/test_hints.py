@@ -3,6 +3,7 @@
 import json
 import re
 
+import nbformat
 import pytest
 
 from puzzles_lib import (
@@ -49,6 +50,7 @@ from puzzles_lib import (
 from puzzles_lib.authoring.solutions import kernel_cells, kernel_sources, solutions
 from puzzles_lib.chapters import hints, mistakes, puzzles
 from puzzles_lib.chapters.ch04_reductions.puzzles import LONG_SOFTMAX
+from puzzles_lib.chapters.ch21_your_own_kernel.tasks import TASKS
 from puzzles_lib.chapters.ch22_language_model.puzzles import (
     GROUPED_MATMUL,
     LINEAR_CROSS_ENTROPY,
@@ -141,7 +143,17 @@ def test_what_is_no_list_of_hints_is_refused(text, message):
 def test_every_puzzle_has_hints_and_every_hint_a_puzzle():
     names = {puzzle.name for puzzle in puzzles()}
     assert names <= {name for name, _ in hints()}
-    assert {name for name, _ in hints()} - names <= {"fused_dw_along_k", "wide_add"}
+    tasks = {task.name for task in TASKS}
+    assert {name for name, _ in hints()} - names == {"fused_dw_along_k", "wide_add"} - names | tasks
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_tasks_of_chapter_21_have_hints_that_come_in_order(task):
+    count = len(hints()[task.hint_key])
+    assert numbers(task, count + 1) == [*range(1, count + 1), count] and count >= 3
+    cells = nbformat.read(REPO / "solutions" / "21_your_own_kernel.ipynb", as_version=4).cells
+    assert sum(f"# hint({task.name.upper()})" in cell.source for cell in cells) >= 1
+    assert "hint(task, 1) shows the first again" in str(hint(task))
 
 
 def test_holes_of_chapter_15_have_hints_that_come_in_order(monkeypatch):
@@ -689,7 +701,8 @@ def test_nobody_meets_nearly_the_answer_unprepared_or_hints_about_other_mistakes
     failed(MASKED_ADD, "out of bounds", "element 20 and others")
     told = hint(MASKED_ADD)
     assert told.number == 4 and told.lead.endswith("but it fits your last check best. Read it once more.")
-    assert told.notes[-1] == "Still stuck? hint(MASKED_ADD) shows hint 5."
+    why = "(Hints 1, 2 and 3 are about other mistakes.)"
+    assert told.notes[-1] == f"Still stuck? hint(MASKED_ADD) shows hint 5. {why}"
     assert numbers(MASKED_ADD, 2) == [5, 5]
 
 

@@ -29,7 +29,7 @@ from puzzles_lib.auditor import hard as hard_inputs
 from puzzles_lib.auditor.aside import Ended, aside
 from puzzles_lib.auditor.catching import plain, spread
 from puzzles_lib.auditor.cuda import pretended
-from puzzles_lib.auditor.cures import with_strides
+from puzzles_lib.auditor.cures import NOT_WRITTEN, is_general, with_strides
 from puzzles_lib.auditor.exchanged import Change
 from puzzles_lib.auditor.factors import Factor
 from puzzles_lib.auditor.guard import MORE, Guard, guard_of
@@ -289,6 +289,19 @@ def _or_the_reference(finding: Finding, wrong: Verdict, ran: _Ran) -> Finding:
     return dataclasses.replace(finding, verdict=dataclasses.replace(verdict, diagnosis=told))
 
 
+def _if_unchanged(wrong: Verdict, ran: _Ran, given: Sequence[torch.Tensor]) -> Verdict:
+    """Return a verdict on a result that should be computed in place, and is still what the caller gave.
+
+    given: the caller's tensors.
+    """
+    if not isinstance(wrong, Wrong) or not ran.in_place or wrong.diagnosis:
+        return wrong
+    if id(given[wrong.result]) in ran.changed:
+        return wrong
+    told = "the call hasn't changed it: does the function work on a copy, or return too early?"
+    return dataclasses.replace(wrong, diagnosis=told)
+
+
 class _Call:
     """One audited call, with its own inputs and with others."""
 
@@ -387,9 +400,7 @@ class _Call:
                 text = f"1 of {holds.size} elements of {name} is never written: {first}"
             else:
                 text = f"{missing} of {holds.size} elements of {name} are never written. The first is {first}"
-            verdict = Verdict(
-                "never written", text, diagnosis="they contain what torch.empty found in memory"
-            )
+            verdict = Verdict("never written", text, diagnosis=NOT_WRITTEN)
             ask = f"; if that's on purpose, pass guard=Guard(unwritten=({names[0]!r},))" if names else ""
             if (store := next(stores.to(tensor), None)) is None:
                 report.findings.append(Finding(verdict, on=on))
@@ -430,7 +441,8 @@ class _Call:
             raise sentence_first(ValueError(f"audit: {error}")) from None
         report.compared = not lacks
         if verdict:
-            report.findings.append(_or_the_reference(ran.finding(verdict, report), verdict, ran))
+            wrong = _if_unchanged(verdict, ran, flat((self.args, self.kwargs)))
+            report.findings.append(_or_the_reference(ran.finding(wrong, report), verdict, ran))
         elif lacks:
             report.unjudged.append(_compared_in_part(ran))
 
@@ -465,22 +477,30 @@ class _Call:
         """Say which two arguments of a launch are swapped, if nothing is wrong with them exchanged."""
         report = self.report
         first = next(iter(report.findings), None)
-        if self.like is None or first is None or first.on or first.verdict.kind not in exchanged.KINDS:
+        kinds = exchanged.KINDS if self.like is not None else exchanged.WITHOUT_VALUES
+        if first is None or first.on or first.verdict.kind not in kinds:
             return
+        if self.like is None and (ran.in_place or not is_general(first.verdict.diagnosis)):
+            return  # it's unclear whether all is stored, or there is a better reason
         kernels = dict.fromkeys([first.kernel.partition(" (")[0]] if first.kernel else _names(report))
         launches = {each.outcome.launch.name: each.outcome.launch for each in reversed(report.launches)}
         cured: list[str] = []
         with contextlib.suppress(Ended, Uncomparable, ValueError):
             races = first.verdict.kind == "race"
             cured = aside(lambda: self._exchanged([launches[name] for name in kernels], ran, races))
-        if cured:
-            text = f"{' or '.join(cured)} are swapped, in the launch or in the kernel: "
-            text += "with them exchanged, nothing is wrong"
+        if cured and (self.like is not None or len(cured) == 1):
+            are, wrong = "are swapped", "nothing is wrong"
+            if self.like is None:
+                are, wrong = "may be swapped", "nothing is out of bounds or left out"
+            text = f"{' or '.join(cured)} {are}, in the launch or in the kernel: with them exchanged, {wrong}"
             verdict = dataclasses.replace(first.verdict, diagnosis=text)
             report.findings[0] = dataclasses.replace(first, verdict=verdict)
 
     def _exchanged(self, launches: Sequence[Launch], ran: _Ran, races: bool) -> list[str]:
-        """Return the exchanges after which all results are right. races: whether races count."""
+        """Return the exchanges after which all results are right, as far as that is known.
+
+        races: whether races count.
+        """
         end = time.thread_time() + self.guard.patience * exchanged.SECONDS
         guard = dataclasses.replace(self.guard, races=races, hints=False, configurations=False)
         tried = itertools.chain.from_iterable(map(exchanged.pairs, launches))
@@ -494,6 +514,9 @@ class _Call:
             except Exception:  # perhaps the function can't take what comes of it
                 continue
             if own.findings or own.unjudged:
+                continue
+            if self.like is None:
+                cured.append(words)
                 continue
             if self.want is None:
                 self.want = self._wanted(self.args, self.kwargs, ran.coarsest, math.inf)
@@ -563,8 +586,7 @@ class _Call:
         name = "the result" if len(one) == 1 else "the results"
         verb = "depends" if len(one) == 1 else "depend"
         text = f"{name} {verb} on elements that are never written: torch's {self.read} reads them"
-        advice = "they contain what torch.empty found in memory"
-        self.report.findings.append(Finding(Verdict("never written", text, diagnosis=advice)))
+        self.report.findings.append(Finding(Verdict("never written", text, diagnosis=NOT_WRITTEN)))
 
     def _depends_on_order(self) -> bool:
         """Whether values may depend on the order of the programs, or on the configuration of autotune."""
@@ -778,7 +800,8 @@ class _Call:
             report.unjudged += [f"with {variant.name}: {text}" for text in own.unjudged]
             for finding in own.findings:
                 if finding.verdict.kind in ("compiler", "launch"):  # refused, loudly, before anything runs
-                    report.unjudged.append(f"with {variant.name}: {finding.verdict.message}")
+                    said = ": ".join(filter(None, (finding.verdict.message, finding.verdict.diagnosis)))
+                    report.unjudged.append(f"with {variant.name}: {said}")
                     continue
                 kind = finding.verdict.kind
                 values = variant.kind, variant.is_finite  # what finite numbers show isn't hidden
@@ -809,13 +832,17 @@ class _Call:
 
     def _variant(self, variant: hard_inputs.Variant, own: AuditReport, guard: Guard) -> bool:
         """Judge a call with hard inputs. Returns False if the reference cannot be asked."""
-        want = None
+        want, refused = None, ""
         if self.like is not None:
             try:
                 want = self._wanted_of(variant, FLOAT32_ROUNDOFF)
-            except Uncomparable:
-                return False  # what the reference cannot do is nobody's fault
+            except Uncomparable as error:
+                if not variant.is_given:
+                    return False  # what the reference cannot do is nobody's fault
+                refused = textwrap.shorten(str(error), 100, placeholder=" ...")
         ran = self.run(variant.args, variant.kwargs, own, guard, variant.name)
+        if refused and not own.findings:
+            own.unjudged.append(f"values: not compared, because {refused}")
         if not variant.is_finite and not (want and want.own and _finite(want.own)):
             own.findings = [f for f in own.findings if f.verdict.kind != "uninitialized"]
         if want is None or own.findings or (own.unjudged and not _elements(ran)):
@@ -844,6 +871,7 @@ class _Call:
                 self._note_once(f"with {variant.name}: {verdict.message}", verdict.diagnosis)
                 verdict = None
         if verdict:
+            verdict = _if_unchanged(verdict, ran, flat((variant.args, variant.kwargs)))
             own.findings.append(ran.finding(verdict, own, variant.name))
         return True
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from puzzles_lib import compiler
 from puzzles_lib.auditor.launch import Launch
 from puzzles_lib.auditor.shared import bad_index
-from puzzles_lib.checker.edges import CURE, past_an_edge
+from puzzles_lib.checker.edges import CURE, MASK_EXCHANGED, past_an_edge
 from puzzles_lib.checker.report import Verdict
 from puzzles_lib.puzzle import Argument
 from puzzles_lib.runner import Access, Run
@@ -22,6 +22,7 @@ LONGEST = 60  # of an offset in a cure, in characters
 _NOTHING_TO_DO = (
     "this program has no element at all, so check the grid and the order of the arguments. If they're right, "
 )
+NOT_WRITTEN = "they contain what torch.empty found in memory"
 _MASK = "mask the lanes that have no element, or correct the offsets"
 
 
@@ -33,7 +34,7 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
     if verdict.kind == "out of bounds":
         advice = _strides(launch, verdict)
         if "between its elements" not in verdict.message:
-            advice = f"{advice} If not, {_MASK}" if advice else _MASK
+            advice = f"{advice}{'' if advice.endswith('?') else '.'} If not, {_MASK}" if advice else _MASK
     elif verdict.kind == "uninitialized" and "before anything is stored there" in verdict.message:
         advice = "if the kernel adds to what is there, make the tensor with torch.zeros"
         if verdict.site and "atomic" not in verdict.site.source:
@@ -41,23 +42,45 @@ def with_cure(verdict: Verdict, launch: Launch) -> Verdict:
     return replace(verdict, diagnosis=advice)
 
 
+def is_general(diagnosis: str) -> bool:
+    """Return whether a diagnosis names no cause in particular, so that the launch itself may be wrong."""
+    general = NOT_WRITTEN, MASK_EXCHANGED
+    return diagnosis == _MASK or diagnosis.startswith(general) or _NOTHING_TO_DO in diagnosis
+
+
 def with_strides(verdict: Verdict, launches: Iterable[Launch]) -> Verdict:
     """Return a verdict that says which tensors aren't contiguous, unless it says so already."""
     if "strides" in verdict.diagnosis:
         return verdict
+    launches = list(launches)
     found = {name: t for each in launches for name, t in each.tensors.items() if not t.is_contiguous()}
-    diagnosis = "; ".join(filter(None, (verdict.diagnosis, _assumed(found))))
+    diagnosis = "; ".join(filter(None, (verdict.diagnosis, _assumed(found, launches))))
     return replace(verdict, diagnosis=diagnosis)
 
 
-def _assumed(tensors: Mapping[str, torch.Tensor]) -> str:
+def _assumed(tensors: Mapping[str, torch.Tensor], launches: Sequence[Launch]) -> str:
     """Say what a kernel may assume that tensors which aren't contiguous don't have."""
     if not tensors:
         return ""
     each = ", ".join(f"{name} {t.stride()} (shape {tuple(t.shape)})" for name, t in tensors.items())
-    rows = all(t.stride(-1) == 1 for t in tensors.values())
-    assumes = "that rows follow each other without a gap" if rows else "a stride of 1 along the last axis"
-    return f"strides: {each}: does the kernel assume {assumes}?"
+    if not all(t.stride(-1) == 1 for t in tensors.values()):
+        return f"strides: {each}: does the kernel assume a stride of 1 along the last axis?"
+    assumes = f"strides: {each}: does the kernel assume that rows follow each other without a gap?"
+    steps = {t.stride(-2) for t in tensors.values() if t.dim() > 1}
+    if len(steps) != 1:
+        return assumes
+    (step,) = steps
+    passed = dict.fromkeys(name for launch in launches for name in _passed(launch, step))
+    if not passed:
+        return f"{assumes} No argument of the launch is {step}"
+    names = " and ".join(passed)
+    return f"strides: {each}: {names} is {step} in this launch. Does the kernel multiply the row by {names}?"
+
+
+def _passed(launch: Launch, step: int) -> list[str]:
+    """Return the parameters that get a stride; a constant may be a block of that size."""
+    constants = {p.name for p in launch.kernel.params if p.is_constexpr and "stride" not in p.name.lower()}
+    return [name for name, value in launch.numbers.items() if value == step and name not in constants]
 
 
 def _strides(launch: Launch, verdict: Verdict) -> str:
@@ -66,7 +89,7 @@ def _strides(launch: Launch, verdict: Verdict) -> str:
         if not re.search(rf"\b{name}\b", verdict.message):
             continue
         if not tensor.is_contiguous():
-            return _assumed({name: tensor})
+            return _assumed({name: tensor}, [launch])
         for other, like in launch.tensors.items():
             if like.shape == tensor.shape and not like.is_contiguous():
                 both = f"strides: {other} {like.stride()}, {name} {tensor.stride()}"

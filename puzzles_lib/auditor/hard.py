@@ -39,6 +39,11 @@ class Variant:
         return self.kind == "layout"
 
     @property
+    def is_given(self) -> bool:
+        """Whether the caller has chosen the value, with ``vary=``."""
+        return self.kind == "vary"
+
+    @property
     def is_vector(self) -> bool:
         """Whether a tensor with one axis isn't contiguous."""
         return self.kind == "layout" and ": elements of " in self.name

@@ -11,7 +11,7 @@ import torch
 
 from puzzles_lib.auditor.defined import OVERWRITES, WeakStorage, given, is_written, memory_of
 
-_SPOKEN = {"_to_copy": "to", "copy_": "copy_", "_reshape_copy": "reshape"}
+_SPOKEN = {"_to_copy": "to", "copy_": "copy_", "_reshape_copy": "reshape", "rsub": "subtraction"}
 
 
 class Origins:

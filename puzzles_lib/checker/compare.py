@@ -515,7 +515,8 @@ def _precision(w: _Wrong) -> str:
     if sum(x.dtype == torch.int8 for x in w.inputs.values()) > 1:  # their products are exact integers
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
     if w.dots and not short:  # TF32 keeps the bits of short inputs
-        return f'{AS_SMALL_AS_ROUNDING}: has each tl.dot input_precision="ieee"? Without it, it uses TF32'
+        tf32 = 'has each tl.dot input_precision="ieee"? Without it, it uses TF32.'
+        return f"{AS_SMALL_AS_ROUNDING}: {tf32} Or is something float16 or bfloat16?"
     return told
 
 

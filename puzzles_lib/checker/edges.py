@@ -19,6 +19,7 @@ NOUNS = ("row", "column")
 LEAST_COLUMNS = 4  # with fewer, the last one of a row may be as near as the one before the first
 OF_IMAGES = ("H", "W")  # the last sizes of a tensor of images
 CURE = ": compare the "
+MASK_EXCHANGED = "the mask compares rows with"
 NO_ELEMENT = "the lane's value is undefined, because the tensor has no element for it"
 _PRODUCT = re.compile(r"\w+(\*\w+)*")
 
@@ -235,14 +236,14 @@ def mask_exchanged(alike: Sequence[Access], argument: Argument, case: Case) -> s
         if len(ends) != len(NOUNS):
             return ""
         (_, rows, M, _, row), (_, columns, N, _, column) = ends
+        if rows.isdigit() or columns.isdigit():  # a size that the kernel has no name for
+            return ""
         if (each.mask != ((row < N) & (column < M))).any():
             return ""
         decided |= bool((each.mask != ((row < M) & (column < N))).any())
     if not decided:
         return ""
-    return (
-        f"the mask compares rows with {columns} and columns with {rows}: exchange {rows} and {columns} in it"
-    )
+    return f"{MASK_EXCHANGED} {columns} and columns with {rows}: exchange {rows} and {columns} in it"
 
 
 def _lanes_on(noun: str, dim: str, size: int, numbers: np.ndarray, argument: Argument, of: str = "") -> str:

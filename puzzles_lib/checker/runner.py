@@ -99,10 +99,12 @@ def _tensors_and_numbers(
         tensor = others.pop(argument.name)
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
-            raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is a {found}")
+            a = "an" if found[0] in "aeiou" else "a"
+            raise TypeError(f"run: {argument.name} must be {argument.annotation()}, but is {a} {found}")
         if tensor.dtype != argument.dtype:
             wanted, found = (str(dtype).removeprefix("torch.") for dtype in (argument.dtype, tensor.dtype))
-            raise TypeError(f"run: {argument.name} must be {wanted}, but is {found}")
+            cure = f"pass torch.tensor(..., dtype=torch.{wanted}), or {argument.name}.to(torch.{wanted})"
+            raise TypeError(f"run: {argument.name} must be {wanted}, but is {found}: {cure}")
         if tensor.dim() != (axes := len(argument.dims)):
             wanted = f"a tensor with {axes} {'axis' if axes == 1 else 'axes'}"
             found = f"one with {tensor.dim()}: {list(tensor.shape)}"

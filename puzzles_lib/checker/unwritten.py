@@ -25,8 +25,25 @@ def why_never_written(puzzle: Puzzle, case: Case, ran: Run, source: str = "") ->
     for result in puzzle.results:
         verdict = never_written(puzzle, result, case, ran)
         if verdict:
-            return _why_not_written(verdict, result, puzzle, case, ran, source)
+            found = _why_not_written(verdict, result, puzzle, case, ran, source)
+            return found if found.diagnosis else replace(found, diagnosis=_no_such_axis(puzzle, case, source))
     return None
+
+
+_PROGRAM_ID = re.compile(r"\bprogram_id\((?:axis=)?([12])\)")
+
+
+def _no_such_axis(puzzle: Puzzle, case: Case, source: str) -> str:
+    """Say that the kernel asks for an axis that the grid doesn't have, where every program is number 0."""
+    axes = len(puzzle.grid(case))
+    missing = sorted({int(axis) for axis in _PROGRAM_ID.findall(source) if int(axis) >= axes})
+    if not missing:
+        return ""
+    each = f"tl.program_id({missing[0]}) is always 0"
+    return f"the grid has {axes} {'axis' if axes == 1 else 'axes'} here, so {each}: {ONE_PROGRAM}"
+
+
+ONE_PROGRAM = "a program has to do the rest itself, in a loop"
 
 
 LOADED = "both places depend on loaded values"

@@ -30,7 +30,10 @@ _shown: dict[Key, dict[int, str]] = {}
 
 @runtime_checkable
 class Version(Protocol):
-    """A version of chapter 15's kernel, which has hints although it is not a puzzle. name: as it is shown."""
+    """What has hints although it is not a puzzle: a version of chapter 15's kernel, or a task of chapter 21.
+
+    name: as it is shown.
+    """
 
     name: str
 
@@ -82,12 +85,12 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
 
     puzzle: a puzzle. Some puzzles ask for two kernels; their hints are for the kernel that you checked last.
         In chapter 15, pass one of the versions that you complete, such as ``hint(subnormal)``. Hints that fit
-        what the last `race` found then come first.
+        what the last `race` found then come first. In chapter 21, pass the name in the cell below the
+        exercise, such as ``hint(ARGMAX_FIX)``.
     number: return the hint with this number, no matter which hints you have seen. Hint 1 is a nudge, and the
         last hint is nearly the answer.
 
-    Raises TypeError if ``puzzle`` is neither a `Puzzle` nor a version of chapter 15's kernel, and ValueError
-    if it has no hint with this number.
+    Raises TypeError if ``puzzle`` is none of these, and ValueError if it has no hint with this number.
     """
     __tracebackhide__ = True
     if isinstance(puzzle, Puzzle):
@@ -106,12 +109,13 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         return Shown(puzzle.name, None, notes=("This puzzle has no hints.",))
     if number is not None and (isinstance(number, bool) or number not in range(1, len(known) + 1)):
         raise ValueError(f"hint: number must be from 1 to {len(known)}, but is {number!r}")
-    early = [n for n, each in enumerate(known, 1) if each.early]
+    early, skipped = [n for n, each in enumerate(known, 1) if each.early], []
     if early and isinstance(puzzle, Puzzle):
         if asked := unsaid(puzzle):
             return _before_the_cause(puzzle, known, early, asked, number)
         shown = _shown.setdefault(key, {})
-        shown |= {n: "" for n in early if n not in shown}
+        skipped = [n for n in early if n not in shown and n != number]
+        shown |= dict.fromkeys(skipped, "")
     again = f"{f'hint({name}, 1)' if name else 'hint of this version, with the number 1,'} shows the first"
     if number is None and said and said.ok:
         done = "Your kernel passes" if source == "check" else "This version is correct"
@@ -140,11 +144,21 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
         why = f" That's why it comes before hint {first}." if first < chosen else ""
         notes.append(f"Chosen because your last {source} said: “{short}”{why}")
+    if skipped:
+        lead_to = (
+            f"Hint {skipped[0]} only leads" if len(skipped) == 1 else f"Hints {_listed(skipped)} only lead"
+        )
+        notes.append(f"{lead_to} to the cause, which you've said.")
     following, fitting = _choice(known, said, shown, code)
     if following not in shown:
         call = f"hint({name})" if name else "hint of this version, without a number,"
         why = ", which fits your last check" * (fitting and following < chosen and source == "check")
-        notes.append(f"Still stuck? {call} shows hint {following}{why}.")
+        text = f"Still stuck? {call} shows hint {following}{why}."
+        others = [n for n in range(1, following) if n not in shown]
+        if others and not fitting:
+            are = "is about another mistake" if len(others) == 1 else "are about other mistakes"
+            text += f" (Hint{'s' * (len(others) > 1)} {_listed(others)} {are}.)"
+        notes.append(text)
     elif unseen := [n for n in range(1, len(known) + 1) if n not in shown]:
         call = f"hint({name}, {unseen[0]})" if name else f"hint of this version, with the number {unseen[0]},"
         other = "The other hint doesn't" if len(unseen) == 1 else f"The other {len(unseen)} hints don't"
@@ -157,6 +171,11 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         notes.append(f"{every}{other}. {again} again.")
     fits = fits and source == "check"
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead, fits)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    *others, last = map(str, numbers)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _before_the_cause(

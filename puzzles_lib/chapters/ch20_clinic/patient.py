@@ -109,7 +109,7 @@ def reproduce(
     form = f"Answer with {size} whole numbers, in a tuple."
 
     def is_form(value: Any) -> bool:
-        return not size or (len(value) == size and all(type(each) is int for each in value))
+        return not size or (len(value) == size and all(type(each) in (int, bool) for each in value))
 
     def same(value: Any, _: Any) -> bool:
         return is_form(value) and breaks(*(value if size else (value,)))

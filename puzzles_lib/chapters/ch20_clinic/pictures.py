@@ -40,48 +40,24 @@ from puzzles_lib.puzzle import Case
 MINUS = "\N{MINUS SIGN}"
 
 
-def method() -> Picture:
-    """Draw the five steps from a report to a correct kernel."""
-    steps = (
-        ("reproduce", "the report's sizes\nand values: does it\nfail here, too?", PALE_ORANGE),
-        ("reduce", "smaller, simpler,\nas long as it\nstill fails", PALE_ORANGE),
-        ("compare", "with the closest input\nthat's correct: what's\ndifferent?", PALE_SKY),
-        ("say", "one sentence that\nexplains what fails\nand what's correct", PALE_SKY),
-        ("fix", "that one thing; then\nrun every input\nthat failed", PALE_GREEN),
-    )
-    figure, ax = new_sheet(19.2, 6.4)
-    for number, (name, text, color) in enumerate(steps):
-        x = 0.2 + 3.85 * number
-        box(ax, x, 0.6, 3.3, 1.2, name, color=color, fontsize=13)
-        label(ax, x + 1.65, 3.1, text)
-        if number:
-            arrow(ax, (x - 0.5, 1.2), (x - 0.05, 1.2))
-    box(ax, 4.05, 5.0, 11.0, 1.2, "it doesn't explain everything? Then reduce and compare again", color=PALE)
-    arrow(ax, (13.4, 4.4), (13.4, 4.95))
-    arrow(ax, (5.7, 4.95), (5.7, 4.4))
-    told = "; ".join(f"{name}: {' '.join(text.split())}" for name, text, _ in steps)
-    return Picture(
-        figure,
-        f"Five steps, one after the other. {told}. If the sentence doesn't explain everything, go back to "
-        "reduce and compare.",
-    )
-
-
 SYMPTOMS = (
-    ("some elements", ("a map of the wrong ones", "the first size that fails")),
-    ("some values", ("inputs sorted: correct, wrong", "the smallest step between them")),
-    ("some runs", ("what ran before", "what ran at the same time")),
-    ("every result slightly off", ("how many digits are correct", "a pattern in the errors")),
-    ("the whole, not its parts", ("two joined, then three, by hand", "what has to be true all along")),
+    ("some elements", ("draw a map of the wrong ones", "which size is the first that fails?")),
+    ("some values", ("sort the inputs: which fail?", "compare two that hardly differ")),
+    ("some runs", ("what ran before it?", "what ran at the same time?")),
+    ("every result slightly off", ("how many digits are correct?", "which inputs come out exact?")),
+    (
+        "the whole, not its parts",
+        ("join two parts by hand, then three", "what must be true after each part?"),
+    ),
 )
-"""What is wrong, and where to look first."""
+"""What is wrong, and what to do first."""
 
 
 def symptoms() -> Picture:
-    """Draw a map from what is wrong to where to look first, with what such results look like."""
+    """Draw a map from what is wrong to what to do first, with what such results look like."""
     figure, ax = new_sheet(20.0, 2.3 + 1.9 * len(SYMPTOMS))
     label(ax, 3.4, 0.7, "what's wrong", fontsize=12, color=FAINT)
-    label(ax, 15.4, 0.7, "look first at", fontsize=12, color=FAINT)
+    label(ax, 15.4, 0.7, "what to do first", fontsize=12, color=FAINT)
     drawn = (_some_places, _some_values, _some_runs, _all_of_them, _only_joined)
     for number, ((seen, places), draw) in enumerate(zip(SYMPTOMS, drawn, strict=True)):
         y = 1.4 + 1.9 * number
@@ -91,21 +67,21 @@ def symptoms() -> Picture:
         box(ax, 11.6, y, 7.9, 1.5, "\n".join(places), color=PALE_SKY)
     y = 1.5 + 1.9 * len(SYMPTOMS)
     legend(ax, y, (6.8, SKY, "correct"), (9.5, VERMILLION, "wrong"), (12.0, YELLOW, "slightly off"))
-    told = "; ".join(f"{seen}: {' and '.join(places)}" for seen, places in SYMPTOMS)
-    return Picture(figure, f"A map from what is wrong to what to look at first. {told}.")
+    told = "; ".join(f"{seen}: {', '.join(places)}" for seen, places in SYMPTOMS)
+    return Picture(figure, f"A map from what is wrong to what to do first. {told}")
 
 
 def _some_places(ax: Axes, x: float, y: float) -> None:
     """The wrong results have a pattern of places."""
-    colors = [[VERMILLION if m and n < 3 else SKY for n in range(11)] for m in range(4)]
+    colors = [[VERMILLION if m in (1, 2) and 4 <= n < 8 else SKY for n in range(11)] for m in range(4)]
     cells(ax, [[""] * 11] * 4, x=x, y=y, width=0.375, height=0.375, colors=colors)
 
 
 def _some_values(ax: Axes, x: float, y: float) -> None:
     """The wrong results have a pattern of values, once these are sorted."""
-    values = range(-3, 4)
-    colors = [VERMILLION if value < 0 else SKY for value in values]
-    texts = [str(value).replace("-", MINUS) for value in values]
+    values = range(1, 8)
+    colors = [VERMILLION if 3 < value < 7 else SKY for value in values]
+    texts = [str(value) for value in values]
     cells(ax, texts, x=x, y=y + 0.35, width=0.59, height=0.8, colors=colors)
 
 
@@ -306,11 +282,11 @@ def _number(value: float) -> str:
 
 
 def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture:
-    """Draw which warp stores which part of a row, and which one stores its end again."""
+    """Draw which warp stores which part of a row, which one stores its end again, and two ways to end."""
     N, H = case.N, case.H
     stores = ((0, N, "first store"), (N - 2 * H, H, "second store"), (N - H, H, "third store"))
     tints = (SKY, ORANGE, GREEN, YELLOW)
-    figure, ax = new_sheet(19.2, 6.5)
+    figure, ax = new_sheet(19.2, 10.2)
     left, width, found = 4.4, 14.2 / N, []
     for number, (first, many, name) in enumerate(stores):
         y = 0.8 + 1.3 * number
@@ -335,6 +311,16 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
     label(ax, first - 0.2, 5.2, "rotated from here on", align="right", color=FAINT)
     for number, text in enumerate(told):
         label(ax, (first + end) / 2, 5.2 + 0.7 * number, text)
+    tail = left + (N - 2 * H) * width
+    endings = (
+        ("if warp 0 is last", (SKY, "normalized and rotated: correct")),
+        ("if warps 2 and 3 are last", (VERMILLION, "only normalized: wrong")),
+    )
+    for number, (name, (color, text)) in enumerate(endings):
+        y = 7.0 + 1.3 * number
+        label(ax, left - 0.3, y + 0.5, name, align="right", fontsize=11)
+        box(ax, left, y, tail - left, 1.0, "normalized", color=PALE)
+        box(ax, tail, y, 2 * H * width, 1.0, text, color=color)
     return Picture(
         figure,
         f"A row of {N}, whose last {2 * H} are rotated, and the warps that store it: each stores its 32 "
@@ -342,7 +328,8 @@ def stored_twice(case: Case = NORM_AND_TURN.cases[1], warps: int = 4) -> Picture
         f"first store, and warp 0 stores the two parts of the end in the second and third. So elements "
         f"are stored "
         f"twice: "
-        f"{'; '.join(told)}. Which of the two comes last is undefined.",
+        f"{'; '.join(told)}. Which of the two comes last is undefined. "
+        f"If warp 0 is last, the end is rotated. If warps 2 and 3 are last, it's only normalized.",
     )
 
 
@@ -512,46 +499,42 @@ def stripes(case: Case = RANDOM_ROUNDING.cases[1], blocks: int = 8) -> Picture:
     )
 
 
-def left_over(case: Case = TUNED_ROWS.cases[4], blocks: Sequence[int] = (512, 256)) -> Picture:
-    """Draw a row after two configurations, one after the other, and after the second one alone."""
-    N, (large, small) = case.N, blocks
-    figure, ax = new_sheet(19.2, 6.1)
+def left_over(case: Case = TUNED_ROWS.cases[4], blocks: Sequence[int] = (512, 256, 32)) -> Picture:
+    """Draw a row after autotune's trials, one after the other, and after the one that's chosen, alone."""
+    N = case.N
+    figure, ax = new_sheet(19.2, 9.6)
     left, width = 5.9, 12.9 / N
-    done = [min(block, N) for block in blocks]
-    rows = (
-        (f"blocks of {large} (removed)", ((0, done[0], SKY, None, f"stored by blocks of {large}"),)),
-        (
-            f"then blocks of {small}",
-            (
-                (0, done[1], ORANGE, None, f"stored by blocks of {small}"),
-                (done[1], N, SKY, None, "as before"),
-            ),
-        ),
-        (
-            f"blocks of {small} alone",
-            (
-                (0, done[1], ORANGE, None, f"stored by blocks of {small}"),
-                (done[1], N, None, "////", "what was in memory"),
-            ),
-        ),
-    )
-    for number, (name, parts) in enumerate(rows):
-        y = 0.9 + 1.5 * number + 0.8 * (number == 2)
-        label(ax, left - 0.3, y + 0.5, name, align="right", fontsize=11)
-        for first, end, color, hatch, text in parts:
-            x, wide = left + first * width, (end - first) * width
-            box(ax, x, y, wide, 1.0, "" if hatch else text, color=color, hatch=hatch)
-            if hatch:
-                label(ax, x + wide, y + 1.4, text, align="right")
-    for at in (0, done[1], N):
+    done = dict(zip((min(block, N) for block in blocks), (SKY, ORANGE, GREEN), strict=True))
+    tried = [f"{'then ' * bool(n)}blocks of {block}" for n, block in enumerate(blocks)]
+    tried[0] += " (removed)"
+    for y0, names, ends in (
+        (0.9, tried, list(done)),
+        (0.9 + 1.25 * len(tried) + 0.8, [f"without it, {tried[1][5:]}", tried[2]], list(done)[1:]),
+    ):
+        for number, name in enumerate(names):
+            y = y0 + 1.25 * number
+            label(ax, left - 0.3, y + 0.5, name, align="right", fontsize=11)
+            start = 0
+            for end in reversed(ends[: number + 1]):
+                if end > start:
+                    text = f"by blocks of {blocks[list(done).index(end)]}" if end - start > 99 else ""
+                    box(ax, left + start * width, y, (end - start) * width, 1.0, text, color=done[end])
+                    start = end
+            if start < N:
+                box(ax, left + start * width, y, (N - start) * width, 1.0, color=None, hatch="////")
+    line = 0.9 + 1.25 * len(tried) + 0.2
+    ax.plot([0.4, left + N * width], [line, line], color=LINE, linewidth=1, linestyle="--")
+    for at in (0, *list(done)[:0:-1], N):
         label(ax, left + at * width, 0.7, str(at), align="bottom", color=FAINT)
-    ax.plot([0.4, left + N * width], [4.05, 4.05], color=LINE, linewidth=1, linestyle="--")
+    legend(ax, 8.7, (left, None, "what was in memory before", "////"))
+    reach = list(done)[1]
     return Picture(
         figure,
-        f"A row of {N} numbers. Blocks of {large}, the option that was removed, store all of it. Blocks of "
-        f"{small}, tried after them, "
-        f"store 0 to {done[1] - 1}, and the rest still has what blocks of {large} stored: the row "
-        f"is correct. Blocks of {small} alone store 0 to {done[1] - 1}; the rest is what was in memory.",
+        f"A row of {N} numbers, as autotune's trials leave it, one after another. With the option that was "
+        f"removed, blocks of {blocks[0]} store all of it. Blocks of {blocks[1]} then store 0 to {reach - 1} "
+        f"once more, and blocks of {blocks[2]} store 0 to {blocks[2] - 1}; the rest is still there: the row "
+        f"is correct. Without it, blocks of {blocks[1]} store 0 to {reach - 1}, and blocks of {blocks[2]} "
+        f"change only the first {blocks[2]}; the rest is what was in memory.",
     )
 
 

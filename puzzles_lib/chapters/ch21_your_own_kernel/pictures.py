@@ -4,7 +4,6 @@ import torch
 
 from puzzles_lib.chapters.ch21_your_own_kernel.questions import PAGE, SLICED, WHOLE
 from puzzles_lib.drawing.colours import (
-    BLUE,
     FAINT,
     ORANGE,
     PALE,
@@ -18,6 +17,7 @@ from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, legend,
 
 MINUS = "\N{MINUS SIGN}"
 TABLE = (4, 1, 5)
+SHOWN = 12  # bits of a float
 
 
 def paged(T: int = 19) -> Picture:
@@ -88,34 +88,31 @@ def sliced(M: int = 3, N: int = SLICED, S: int = WHOLE) -> Picture:
 
 
 def order() -> Picture:
-    """Draw floats in their order, and in the order of their bits as integers."""
-    values = torch.tensor([-float("inf"), -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0])
-    bits = values.view(torch.int32)
-    ranks = bits.argsort().argsort().tolist()
-    texts = [f"{v:g}".replace("-", MINUS) for v in values.tolist()]
-    figure, ax = new_sheet(18.4, 7.2)
-    left, width = 3.6, 1.7
-    colors = [ORANGE if v < 0 else PALE_SKY for v in values.tolist()]
-    above = cells(ax, texts, x=left, y=0.9, width=width, colors=colors, title="as floats")
-    swapped = sorted(range(len(texts)), key=ranks.__getitem__)
-    below = cells(
-        ax,
-        [texts[i] for i in swapped],
-        x=left,
-        y=4.4,
-        width=width,
-        colors=[colors[i] for i in swapped],
-        title="as integers",
-    )
-    for place, rank in enumerate(ranks):
-        color = BLUE if colors[place] == PALE_SKY else VERMILLION
-        arrow(ax, above.foot(place), below.top(rank), color=color)
-    label(ax, left, 6.2, "smallest", align="left", color=FAINT)
-    label(ax, left + len(texts) * width, 6.2, "largest", align="right", color=FAINT)
-    first = ", ".join(texts)
-    second = ", ".join(texts[i] for i in swapped)
-    return Picture(
-        figure,
-        f"Eight floats from the smallest to the largest: {first}. If their bits are read as integers, the "
-        f"order is {second}: the negative ones are reversed.",
-    )
+    """Draw the bits of floats in their order, the integers that these bits are, and the integers' order."""
+    values = torch.tensor([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0])
+    whole = values.view(torch.int32)
+    bits = [f"{number & 0xFFFFFFFF:032b}" for number in whole.tolist()]
+    ranks = (whole.argsort().argsort() + 1).tolist()
+    assert all(set(each[SHOWN:]) == {"0"} for each in bits)
+    figure, ax = new_sheet(18.4, 1.3 + 1.15 * len(bits))
+    left, width = 2.6, 0.62
+    for x, text in (
+        (left - 0.9, "float"), (left + width / 2, "sign"), (left + (SHOWN + 1) / 2 * width, "size"),
+        (left + (SHOWN + 4) * width + 1.9, "as an int32"), (16.9, "order, from 1"),
+    ):  # fmt: skip
+        label(ax, x, 0.5, text, color=FAINT)
+    told = []
+    for row, (value, number, pattern, rank) in enumerate(
+        zip(values.tolist(), whole, bits, ranks, strict=True)
+    ):
+        y, negative = 1.1 + 1.15 * row, pattern[0] == "1"
+        name, shown = (text.replace("-", MINUS) for text in (f"{value:g}", f"{int(number):,}"))
+        label(ax, left - 0.9, y + 0.45, name, fontsize=12)
+        colors = [VERMILLION if negative else PALE] + [ORANGE if negative else PALE_SKY] * (SHOWN - 1)
+        cells(ax, list(pattern[:SHOWN]), x=left, y=y, width=width, height=0.9, colors=colors)
+        label(ax, left + SHOWN * width + 0.25, y + 0.45, "0 ... 0", align="left", color=FAINT)
+        label(ax, left + (SHOWN + 4) * width + 3.4, y + 0.45, shown, align="right", fontsize=12)
+        box(ax, 16.4, y, 1.0, 0.9, str(rank), color=ORANGE if negative else PALE_SKY)
+        told.append(f"{name} has the bits {pattern[:SHOWN]}, then zeros, which are {shown} and come {rank}.")
+    text = "Seven floats from the smallest to the largest, their bits, and these as an int32. "
+    return Picture(figure, text + " ".join(told))

@@ -12,6 +12,7 @@ from puzzles_lib.chapters.ch21_your_own_kernel import draft, library, suite
 from puzzles_lib.question import Nudge, Question
 
 PAGE, D = 8, 100  # tokens of a page, and numbers of a token
+COLUMNS = 100  # of the norm's rows
 LENGTHS = (1, 8, 17, 24)
 SLICED, WHOLE = 100, 128  # columns of a slice, and of what it's cut from
 _NO_SIZES = Guard(sizes=False)
@@ -30,9 +31,8 @@ def _number(report: AuditReport, pattern: str) -> int:
 
 
 def _program() -> int:
-    """The program whose offset is the first that is too large."""
-    report = audit(library.add_rms_norm, torch.ones(4, 100), torch.ones(4, 100), torch.ones(100))
-    return _number(report, r"offset ([\d,]+)") // 100
+    """The first program whose row begins at an offset that doesn't fit int32."""
+    return -(-(2**31) // COLUMNS)
 
 
 def _grid() -> tuple[int, ...]:
@@ -101,24 +101,25 @@ def _is(value: object) -> Callable[[object, object], bool]:
 QUESTIONS = (
     Question(
         id="ch21-q1",
-        asks="The report says that offset 2,281,702,700 does not fit int32. Which program computes it?",
+        asks="A row has 100 numbers. Which is the first program whose row * N doesn't fit int32?",
         right=_program,
         kind=int,
         nudges=(
             Nudge(
-                lambda v, r: v == r + 1,
-                "That is how many rows there are. What's the number of the last one?",
+                lambda v, r: v == r - 1,
+                "Multiply: that row begins just below 2^31, and int32 holds numbers up to 2^31 - 1.",
             ),
-            Nudge(_is(2_281_702_700), "That's the offset. Each program has a row of 100 numbers."),
+            Nudge(lambda v, r: v >= 2**31 - 1, "That's an offset. Each program has a row of 100 numbers."),
             Nudge(
-                lambda v, r: v in (2**31 // 100, 2**31 // 100 + 1),
-                "That's where offsets reach 2^31. The report's offset is larger: start from that number.",
+                lambda v, r: v in (2**32 // COLUMNS, 2**32 // COLUMNS + 1),
+                "int32 has a sign, so it ends at half of that.",
             ),
             Nudge(
                 _is(3), "Program 3 is the last one of your 4 rows. The report pretends that there are more."
             ),
+            Nudge(lambda v, r: v > r, "That one is too far, too. But it isn't the first."),
         ),
-        nudge="The report's offset is row * N, and N is 100. Divide.",
+        nudge="int32 holds numbers up to 2^31 - 1. How many rows of 100 numbers begin below 2^31?",
     ),
     Question(
         id="ch21-q2",
@@ -163,8 +164,8 @@ QUESTIONS = (
             ),
             Nudge(
                 _is("sizes"),
-                "Every load has a mask for v < V, so any V works. What does the kernel take for granted "
-                "about memory?",
+                "Every load of a block has a mask for v < V, so any V works. What does the kernel take for "
+                "granted about memory?",
             ),
         ),
         nudge="The choices are values, layouts and sizes. Which line says where a row begins?",
@@ -198,8 +199,8 @@ QUESTIONS = (
         nudges=(
             Nudge(
                 _is(0),
-                "0 would be correct. But this kernel compares bits. Look at the picture: which negative "
-                "number comes out on top?",
+                "0 would be correct. But this kernel compares bits as integers. Look at the picture: which "
+                "negative number has the last place?",
             ),
             Nudge(
                 _is(2),
@@ -212,7 +213,8 @@ QUESTIONS = (
                 "one wins.",
             ),
         ),
-        nudge="The masked-off lanes hold -inf. Where is -inf in the lower row of the picture?",
+        nudge="The masked-off lanes hold -inf, whose size is larger than any number's. Where is its place in "
+        "the picture?",
     ),
     Question(
         id="ch21-q7",

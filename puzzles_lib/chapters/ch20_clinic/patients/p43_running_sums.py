@@ -84,7 +84,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        ("elements", "runs"),
+        ("elements", "runs", "parts"),
         a="Test this: run two requests of 16 tokens each, with BLOCK=16. Is the second one wrong?",
         c="Reduce: run requests of 3 and 1 tokens, with BLOCK=16. Which of the two is wrong, the "
         "one before the "

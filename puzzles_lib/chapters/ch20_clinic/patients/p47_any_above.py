@@ -92,7 +92,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "b",
-        ("values",),
+        ("values", "elements"),
         a="Run the kernel on rows of 5 zeros, with BLOCK_N=8. Do the three lanes past the end count?",
         c="Look for the smallest count that gives a wrong answer. Is it near the end of an int32?",
         d="Test it: run a row of 256 twos, none of which equals the limit. Is that row correct?",

@@ -132,7 +132,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "d",
-        ("values", "elements"),
+        ("values", "elements", "parts"),
         a="Test this with x of zeros: no exponential of those can overflow. Run keep = 0, 0, 1, 1 "
         "with BLOCK_N=2.",
         b="Compare keep = 0, 0, 1, 1 with 1, 1, 0, 0, with BLOCK_N=2. How many keys are left in "

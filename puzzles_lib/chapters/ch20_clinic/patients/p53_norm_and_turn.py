@@ -88,6 +88,10 @@ PATIENT = Patient(
             Nudge(
                 lambda v, r: v == set(range(10)), "Each is stored once by the first store. Which ones again?"
             ),
+            Nudge(
+                lambda v, r: not v,
+                "The kernel has three stores. Compare the first one's offsets with the others'.",
+            ),
             Nudge(lambda v, r: v < r, "These are, but there are more: the last two lines both store."),
         ),
     ),

@@ -105,7 +105,7 @@ PATIENT = Patient(
     ),
     also=reproduce(
         "ch20-q3",
-        "With SIZE = 10, which x ends up in the wrong cell?",
+        "With SIZE = 10, which point ends up in the wrong cell? Give one, as a whole number.",
         -1,
         lambda x: -(2**31) <= x < 0 and x % 10 != 0,
         "This one is in its cell. The origin is in the middle of the map now: which points weren't "

@@ -111,7 +111,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "a",
-        ("elements",),
+        ("elements", "size of the error"),
         b="Run a vector of 128 times 0.5 once, with BLOCK_N=32. Does a single run already have stripes?",
         c="Compare: run 128 times 0.5 with BLOCK_N=32, then with BLOCK_N=128. `tl.rand` is the "
         "same. Where are "

@@ -69,7 +69,7 @@ PATIENT = Patient(
     question=cause(
         SLIP,
         "c",
-        ("runs",),
+        ("runs", "values"),
         a="Then 8 would be a value that nobody has seen before. Does it stall?",
         b="Compare the block sizes in the table. Which of them differ from case to case?",
         d="Compare 16 with 32. Which of the two has more programs, and which stalls?",
