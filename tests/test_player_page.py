@@ -571,7 +571,7 @@ def test_what_is_computed_from_masked_off_lanes_is_off_if_nothing_uses_it(show):
     """A correct kernel has no red lanes."""
     page = show(watch(define(kernel_sources()["double"], "<doubled>"), DOUBLE, case=2, program=3))
     page.locator(".code").focus()
-    z = page.locator(".block", has=page.get_by_role("heading", name="z", exact=True))
+    z = page.locator(".blocks .block", has=page.get_by_role("heading", name="z", exact=True))
     while "z = 2 * x" not in lit(page):
         assert not page.locator(".blocks .undefined").count()
         press(page, "ArrowRight")

@@ -80,6 +80,17 @@ def test_texts_stay_texts_and_are_escaped():
     assert "--jp-code-font-family" in first.get("font-family")
 
 
+def test_no_text_is_typeset_as_mathematics():
+    """JupyterLab typesets what is between two dollar signs, but not across elements."""
+    figure, ax = new_sheet(4, 2)
+    label(ax, 1, 1, "pf$jX\\(iX$c")
+    shown = Picture(figure, "letters: $a$ and \\(b\\)")._repr_html_()
+    for text in re.findall(r">([^<]+)<", shown):
+        assert not re.search(r"\$.*\$|\\\(|\\\[", text)
+    assert "<tspan>$</tspan>jX<tspan>\\</tspan>(iX<tspan>$</tspan>c</text>" in shown
+    assert ">letters: <span>$</span>a<span>$</span> and" in shown
+
+
 def test_a_picture_is_never_wider_than_its_cell_and_has_no_scrollbar():
     style = root(sheet()).get("style")
     assert "max-width:100%" in style and "height:auto" in style and "display:block" in style

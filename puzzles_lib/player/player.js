@@ -900,8 +900,8 @@ class Stage {
       block.querySelector("header").append(make("code", { class: state(0) }, words));
       return block;
     }
-    block.append(this.cells({ label: name, shape, size: data.length, text, state, describe, number: (i) => data[i],
-      limits: limits ?? [0, 0] }));
+    block.append(this.cells({ label: name, shape, size: data.length, text, state, describe,
+      number: (i) => (undefined_?.[i] && isOff(i) ? undefined : data[i]), limits: limits ?? [0, 0] }));
     return block;
   }
 
