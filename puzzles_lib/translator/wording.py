@@ -1289,7 +1289,8 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
             known = " and ".join(f"{text}.shape[{axis}]" for axis in range(axes))
             whole = t.text(t.node) if t.node else text
             return f"{whole} does not exist: {text} has only {known}"
-        if isinstance(value, bool) or (isinstance(value, tl.tensor) and value.type.is_int1()):
+        is_bool = isinstance(value, tl.tensor) and value.type.is_int1()
+        if is_bool or isinstance(value, bool):
             return f"{text} is one True or False for all lanes: for a value per lane, compare a block"
         return f"{text} is one number, which has no shape"
     parts = t.seen.value(node) if node else None
