@@ -19,6 +19,7 @@ from puzzles_lib import (
     check,
     checking,
     run,
+    session,
 )
 from puzzles_lib.authoring.solutions import kernel_sources, solutions, without_markers
 from puzzles_lib.chapters import questions
@@ -149,8 +150,8 @@ def test_a_picture_shows_what_a_wrong_kernel_stores():
     x = ch00_pictures.dusk()
     case = Case(fill=None, salt="", pretend=False, N=x.numel(), BLOCK=512)
     ran, _ = stored(define(source, "<pid>"), DOUBLE, case, {"x": x.flatten()}, seconds=9)
-    written = int(ran.written["z"].sum())
-    assert f"they write {written} of {x.numel():,}" in cells("00")["break-offset-idea-2"]
+    assert int(ran.written["z"].sum()) == 11 + 512  # program 11 begins at element 11
+    assert f"begin at element {11 * 512:,}" in cells("00")["break-offset-idea-2"]
     unmasked = brightened(define(first_definition("00", "break-mask"), "<no mask>")).alt
     assert "never written" not in unmasked and "pixels from 0.12 to 1.00" in unmasked
 
@@ -226,7 +227,7 @@ def test_after_the_pointers_have_moved_the_lines_are_those_of_one_block():
     head = "@triton.jit\ndef constant_add_kernel(x_ptr, z_ptr, BLOCK: tl.constexpr):\n"
     one = "    lanes = tl.arange(0, BLOCK)\n    tl.store(z_ptr + lanes, tl.load(x_ptr + lanes) + 10)\n"
     moves = "".join(f"    {name}_ptr += tl.program_id(0) * BLOCK\n" for name in "xz")
-    assert "so that every program counts from 0" in cells("01")["p1-idea"]
+    assert "Then every program counts from 0" in cells("01")["p1-idea"]
     assert examine(define(head + one, "<one block>"), CONSTANT_ADD).passed == {0}  # with one program
     assert examine(define(head + moves + one, "<all blocks>"), CONSTANT_ADD).ok
 
@@ -246,6 +247,17 @@ def test_each_part_of_the_message_is_read_by_its_puzzles_kernel():
     assert [len(letters) % 8 for letters in parts] == [0, 5, 5]
 
 
+def test_a_message_that_reads_well_is_no_proof(state_dir, monkeypatch):
+    monkeypatch.setattr(session, "_last", {})
+    of_eight = kernel_sources()["constant_add"].replace("z_ptr + pid * BLOCK", "z_ptr + pid * 8")
+    kernel = define(of_eight, "<eight>")
+    assert message.first_part(kernel).alt.endswith("parallel”")
+    assert not check(kernel, CONSTANT_ADD).ok
+    assert message.first_part(kernel).alt.endswith(
+        "parallel” But your kernel fails in other cases: read its report."
+    )
+
+
 def test_a_wrong_kernel_shows_the_letters_that_it_stores():
     sources = kernel_sources()
     first = define(sources["constant_add"].replace("z_ptr + pid * BLOCK", "z_ptr"), "<first>")
@@ -258,6 +270,14 @@ def test_a_wrong_kernel_shows_the_letters_that_it_stores():
     assert "1 of the neighbor's letters is overwritten" in message.second_part(one).alt
     early = define(sources["reversed_add"].replace("N - 1 - pid", "N - pid"), "<too far>")
     assert "isn't clean" in message.third_part(early).alt
+    short = define(sources["reversed_add"].replace("mask = lanes <", "mask = lanes + 25 <"), "<short>")
+    assert "letters are missing" in message.third_part(short).alt
+    short = define(
+        sources["reversed_add"].replace("lanes < N -", "lanes < N - (N - pid * BLOCK == 5) -"), "<one>"
+    )
+    assert "1 of 29 letters is missing" in message.third_part(short).alt
+    twice = define(sources["constant_add"].replace("z_ptr +", "z_ptr + pid * BLOCK +"), "<twice>")
+    assert "But 16 places past the end of z are overwritten" in message.first_part(twice).alt
     typo = define(sources["constant_add"].replace("tl.load", "tl.laod"), "<typo>")
     assert "No letters yet" in message.first_part(typo).alt
     stub = re.sub(r"    (x =|tl.store).*\n", "", sources["constant_add"])

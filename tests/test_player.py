@@ -143,6 +143,21 @@ def test_masked_lanes_are_off_and_undefined_where_nothing_fills_them():
     assert told.tree["sources"][undefined[8] - 1] == "it comes from a lane that the load of x_ptr masks off"
 
 
+@pytest.mark.parametrize(
+    "load, store, unused",
+    [
+        ("mask=mask", "mask=mask", [1]),
+        ("mask=mask", "mask=lanes < N", []),
+        ("mask=lanes < N - 1 - pid * BLOCK", "mask=mask", []),
+        ("mask=mask, other=0.0", "mask=mask", []),
+    ],
+)
+def test_masked_lanes_are_unused_unless_a_program_uses_one(load, store, unused):
+    source = kernel_sources()["masked_add"].replace("x_ptr + lanes, mask=mask", f"x_ptr + lanes, {load}")
+    kernel = define(source.replace("x + 10, mask=mask", f"x + 10, {store}"), f"<{load}, {store}>")
+    assert Played(watch(kernel, MASKED_ADD, case=3).data).tree["unused"] == unused
+
+
 def test_stored_elements_are_what_other_programs_stored_too():
     told = played(add_ten_kernel, program=1)
     assert [p["number"] for p in told.tree["programs"]] == [0, 1, 2]

@@ -6,7 +6,7 @@ import pytest
 from jaxtyping import Float32
 from torch import Tensor
 
-from puzzles_lib import BATCHED_MATMUL, MASKED_ADD, QUANTIZE_ROWS, WINDOW_ATTENTION
+from puzzles_lib import BATCHED_MATMUL, DOUBLE, MASKED_ADD, QUANTIZE_ROWS, WINDOW_ATTENTION
 from puzzles_lib.authoring.solutions import kernel_sources, solutions
 from puzzles_lib.chapters import puzzles
 from puzzles_lib.chapters.ch07_matmul.mistakes import MISTAKES
@@ -565,6 +565,21 @@ def test_masked_off_lanes_are_gray_and_only_a_stored_one_is_hatched_as_undefined
         said.startswith("the value of lane [8]: masked off, because lanes < N - pid * BLOCK is False")
         and "undefined" not in said
     )
+
+
+def test_what_is_computed_from_masked_off_lanes_is_off_if_nothing_uses_it(show):
+    """A correct kernel has no red lanes."""
+    page = show(watch(define(kernel_sources()["double"], "<doubled>"), DOUBLE, case=2, program=3))
+    page.locator(".code").focus()
+    z = page.locator(".blocks .block", has=page.get_by_role("heading", name="z", exact=True))
+    while "z = 2 * x" not in lit(page):
+        assert not page.locator(".blocks .undefined").count()
+        press(page, "ArrowRight")
+    assert "2 of 8 lanes off" in z.last.inner_text() and "undefined" not in z.last.inner_text()
+    assert z.last.locator(".off").count() == 2 and not page.locator(".blocks .undefined").count()
+    z.last.locator(".off").first.hover()
+    said = page.locator(".inspect").inner_text()
+    assert said == "lane [6] of z: it comes from a lane that the load of x_ptr masks off, and nothing uses it"
 
 
 @pytest.mark.parametrize("width", [1400, 1000])

@@ -80,6 +80,17 @@ def test_texts_stay_texts_and_are_escaped():
     assert "--jp-code-font-family" in first.get("font-family")
 
 
+def test_no_text_is_typeset_as_mathematics():
+    """JupyterLab typesets what is between two dollar signs, but not across elements."""
+    figure, ax = new_sheet(4, 2)
+    label(ax, 1, 1, "pf$jX\\(iX$c")
+    shown = Picture(figure, "letters: $a$ and \\(b\\)")._repr_html_()
+    for text in re.findall(r">([^<]+)<", shown):
+        assert not re.search(r"\$.*\$|\\\(|\\\[", text)
+    assert "<tspan>$</tspan>jX<tspan>\\</tspan>(iX<tspan>$</tspan>c</text>" in shown
+    assert ">letters: <span>$</span>a<span>$</span> and" in shown
+
+
 def test_a_picture_is_never_wider_than_its_cell_and_has_no_scrollbar():
     style = root(sheet()).get("style")
     assert "max-width:100%" in style and "height:auto" in style and "display:block" in style
@@ -130,8 +141,8 @@ def test_a_letter_that_matplotlib_does_not_have_is_no_warning():
     label(ax, 1, 1, "\u52a0\u6cd5 costs $5, not $6")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        page = Picture(figure, "A text.").svg()
-    assert "\u52a0\u6cd5 costs $5, not $6" in page
+        page = root(Picture(figure, "A text."))
+    assert "".join(next(page.iter(f"{SVG}text")).itertext()) == "\u52a0\u6cd5 costs $5, not $6"
 
 
 # ---- colours

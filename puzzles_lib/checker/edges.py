@@ -3,6 +3,7 @@
 Given a verdict, they return it with that diagnosis, or None if they find nothing.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -278,15 +279,23 @@ def _edges(access: Access, argument: Argument, case: Case) -> list[tuple[str, st
 
 
 def past_the_end(verdict: Verdict, ran: Run) -> Verdict | None:
-    """Return the same fault with its reason: the mask of a vector is True in too many lanes; else None.
+    """Return the same fault with its reason: a vector has no mask, or one that is True in too many lanes.
 
-    ran: a run whose accesses were kept.
+    None if it isn't clear. ran: a run whose accesses were kept.
     """
     access = next((a for a in ran.accesses if a.bad.any()), None)
-    if access is None or access.elements.ndim != 1 or "mask" not in access.site.source:
+    if access is None or access.elements.ndim != 1:
         return None
     lane, size = int(access.bad.argmax()), access.mask.size
     steps = np.unique(np.diff(access.elements)).tolist()
+    if _has_no_mask(access):
+        is_in_place = len(steps) == 1 and 0 <= access.elements[0] % (size * steps[0]) < steps[0]
+        if not is_in_place or not lane or not access.bad[lane:].all():
+            return None
+        lanes = f"only {lane} of the {size} lanes have" if lane > 1 else f"only 1 of the {size} lanes has"
+        return replace(verdict, diagnosis=f"this {access.kind} has no mask, but {lanes} an element")
+    if "mask" not in access.site.source:
+        return None
     in_place = steps == [-1] or (steps == [1] and access.elements[0] % size == 0)  # else, it's the address
     if not in_place or not (access.mask[: lane + 1].all() and access.bad[lane:][access.mask[lane:]].all()):
         return None
@@ -298,6 +307,18 @@ def past_the_end(verdict: Verdict, ran: Run) -> Verdict | None:
     else:
         return None
     return replace(verdict, diagnosis=text)
+
+
+def _has_no_mask(access: Access) -> bool:
+    """Return whether the line has calls such as ``tl.load(addresses)``, and none of them has a mask."""
+    try:
+        tree = ast.parse(access.site.source.strip())
+    except SyntaxError:  # a part of a statement
+        return False
+    least = {"load": 1, "store": 2}.get(access.kind, 0)
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in named if ast.unparse(node.func) == f"tl.{access.kind}"]
+    return bool(calls) and all(len(call.args) == least and not call.keywords for call in calls)
 
 
 def _factors(dims: Sequence[str]) -> list[str]:

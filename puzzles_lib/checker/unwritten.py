@@ -172,6 +172,8 @@ def _why_all_off(store: str, source: str, case: Case) -> str:
             more = isinstance(node.ops[0], ast.Gt | ast.GtE)
             less = isinstance(node.ops[0], ast.Lt | ast.LtE)
             small = node.comparators[0] if more else node.left if less else None
+            if isinstance(small, ast.BinOp) and isinstance(small.op, ast.Sub):
+                small = small.left  # such as N - pid * BLOCK, what is left for a program
             if isinstance(small, ast.Name) and small.id in sizes:
                 if any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators)):
                     return f": {ast.unparse(node)} is one condition for all lanes"

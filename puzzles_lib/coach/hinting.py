@@ -22,6 +22,7 @@ CAUSE = re.compile(r"you'd get|what you get")
 """What a diagnosis says that knows what the kernel does wrong."""
 MOST_CHARACTERS = 160  # of the last check's message
 NO_FIT = (0, 0)
+OF_KIND = 1  # how well a hint fits if only the kind of the verdict is the one that it names
 OF_DIAGNOSIS = 3  # how well a hint fits by words of the diagnosis
 
 _shown: dict[Key, dict[int, str]] = {}
@@ -47,7 +48,7 @@ class Shown:
 
     hint: None if there is no hint to show. number: the hint's number, from 1. count: how many hints the
     puzzle has. notes: the lines below the hint. lead: the line above it, about a hint that was shown before.
-    fits: whether it was chosen because it fits the last check.
+    fits: whether it was chosen because words of the last check's report, or its code, are what it's about.
     """
 
     puzzle: str
@@ -124,7 +125,6 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         )
     shown = _shown.setdefault(key, {})
     failure = _failure(said)
-    first = next((n for n in range(1, len(known) + 1) if n not in shown), len(known))
     chosen, fits = (number, False) if number else _choice(known, said, shown, code)
     seen = 0 if number else _seen(known, said, shown, code)
     notes, lead = [], ""
@@ -142,8 +142,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     if fits and said:
         message = _words(known[chosen - 1], said, code)
         short = textwrap.shorten(message, MOST_CHARACTERS, placeholder=" …")
-        why = f" That's why it comes before hint {first}." if first < chosen else ""
-        notes.append(f"Chosen because your last {source} said: “{short}”{why}")
+        notes.append(f"Chosen because your last {source} said: “{short}”")
     if skipped:
         lead_to = (
             f"Hint {skipped[0]} only leads" if len(skipped) == 1 else f"Hints {_listed(skipped)} only lead"
@@ -152,7 +151,8 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
     following, fitting = _choice(known, said, shown, code)
     if following not in shown:
         call = f"hint({name})" if name else "hint of this version, without a number,"
-        why = ", which fits your last check" * (fitting and following < chosen and source == "check")
+        is_close = fitting and _is_close(known[following - 1], said, code)
+        why = ", which fits your last check" * (is_close and following < chosen and source == "check")
         text = f"Still stuck? {call} shows hint {following}{why}."
         others = [n for n in range(1, following) if n not in shown]
         if others and not fitting:
@@ -169,7 +169,7 @@ def hint(puzzle: Puzzle | Version, number: int | None = None) -> Shown:
         lost = source == "check" and is_about and not any(_fit(each, said, code) > NO_FIT for each in known)
         other = ", and nothing in your last report points to one of them" if lost else ""
         notes.append(f"{every}{other}. {again} again.")
-    fits = fits and source == "check"
+    fits = fits and source == "check" and _is_close(known[chosen - 1], said, code)
     return Shown(puzzle.name, known[chosen - 1], chosen, len(known), tuple(notes), lead, fits)
 
 
@@ -215,6 +215,11 @@ def _fitting(known: Sequence[Hint], said: Report | None, code: str) -> list[int]
     fits = {n: _fit(each, said, code) for n, each in enumerate(known, 1)}
     found = [n for n in fits if fits[n] > NO_FIT]
     return sorted(found, key=lambda n: (-fits[n][0], -fits[n][1]))
+
+
+def _is_close(hint: Hint, said: Report | None, code: str) -> bool:
+    """Return whether a hint fits by words or by the code. Many mistakes get the same kind of verdict."""
+    return _fit(hint, said, code)[0] > OF_KIND
 
 
 def _seen(known: Sequence[Hint], said: Report | None, shown: Mapping[int, str], code: str) -> int:
@@ -277,7 +282,7 @@ def _fit(hint: Hint, report: Report | None, source: str = "") -> tuple[int, int]
     if not CAUSE.search(verdict.diagnosis):
         found += [(2, len(words)) for words in _labels([fit.words for fit in fits], verdict, report)]
     speaks = MANY_CAUSES.get(verdict.kind, re.compile(""))
-    of_kind = 1 if speaks and speaks.search("\n".join([*told, verdict.diagnosis])) else 0
+    of_kind = OF_KIND if speaks and speaks.search("\n".join([*told, verdict.diagnosis])) else 0
     return max([*found, *((of_kind, 0) for fit in fits if not fit.words)], default=NO_FIT)
 
 

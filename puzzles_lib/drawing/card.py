@@ -55,4 +55,12 @@ def heads(*names: str) -> str:
 
 def marked(line: str) -> str:
     """Return a line of text as HTML; text between backticks becomes code."""
-    return _CODE.sub(r"<code>\1</code>", html.escape(line))
+    return _CODE.sub(r"<code>\1</code>", untypeset(html.escape(line)))
+
+
+def untypeset(escaped: str, tag: str = "span") -> str:
+    """Return HTML in which no page typesets mathematics, as JupyterLab does between two dollar signs.
+
+    escaped: text without tags. tag: the element that each dollar sign and backslash gets.
+    """
+    return re.sub(r"[$\\]", rf"<{tag}>\g<0></{tag}>", escaped)

@@ -24,6 +24,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Affine2D, Bbox, Transform
 from matplotlib.typing import ColorType
 
+from puzzles_lib.drawing.card import untypeset
 from puzzles_lib.drawing.colours import BLACK, INK, PAPER, THEME, text_color, themed, themed_line
 
 DPI = 96  # CSS pixels per inch
@@ -49,7 +50,8 @@ def to_svg(figure: Figure, alt: str, crop: bool) -> str:
     told = f'role="img" aria-labelledby="{name}"'
     body = body.replace("<svg ", f"<svg {told} ", 1)
     head, _, rest = body.partition(">")
-    return f'{head}><desc id="{name}">{html.escape(alt)}</desc>{rest}'.replace(_MARK, name)
+    told = untypeset(html.escape(alt))
+    return f'{head}><desc id="{name}">{told}</desc>{rest}'.replace(_MARK, name)
 
 
 class FigureCanvas(FigureCanvasBase):
@@ -210,7 +212,8 @@ class _Renderer(RendererBase):
             look.append(f'font-family="{_CODE_FONT}"')
         turned = f' transform="rotate({_short(-angle)} {_short(right)} {_short(down)})"' if angle else ""
         kept = ' xml:space="preserve"' if "  " in s or s != s.strip() else ""
-        content = f'<text x="{_short(right)}" y="{_short(down)}"{turned}{kept}>{html.escape(s, False)}</text>'
+        told = untypeset(html.escape(s, False), "tspan")
+        content = f'<text x="{_short(right)}" y="{_short(down)}"{turned}{kept}>{told}</text>'
         box = Bbox.from_bounds(x, y - size, max(width, 1), size)
         if angle:
             box = Bbox.from_bounds(x - width, y - width, 2 * width, 2 * width)

@@ -203,6 +203,7 @@ def played(
     notes: lines below the page, before those about the run.
     """
     count = math.prod(grid)
+    is_clean = ran.undefined is None and ran.stop is None and not any(a.bad.any() for a in ran.accesses)
     every, longest = sorted(recorder.recordings), max(len(r.steps) for r in recorder.recordings.values())
     large = [sheet.name for sheet in tensors if math.prod(sheet.shape) > LARGE]
     cut: list[str] = []
@@ -224,6 +225,7 @@ def played(
             "programs": [teller.tree(told[n]) for n in kept],
             "values": teller.values,
             "sources": recorder.sources,
+            "unused": recorder.masked if is_clean else [],
             "program": kept.index(number),
             "step": place,
             "notes": [*notes, *_notes(told, grid, recorder.started, ran, tensors), *_left_out(cut)],

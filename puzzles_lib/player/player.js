@@ -845,7 +845,9 @@ class Stage {
     const undefined_ = value.u === undefined ? null : arrayOf(run, value.u).data;
     const tensor = value.to === undefined ? null : run.tensors[value.to];
     const isMasked = mask && mask.length === data.length;
-    const isOff = (i) => Boolean(access?.k === "store" && isMasked ? !mask[i] : off?.[i] || (isMasked && !mask[i]));
+    const isUnused = (i) => Boolean(undefined_?.[i]) && (run.unused ?? []).includes(undefined_[i]);
+    const isOff = (i) => Boolean(access?.k === "store" && isMasked ? !mask[i]
+      : off?.[i] || isUnused(i) || (isMasked && !mask[i]));
     const isUsed = (i) => Boolean(undefined_?.[i]) && !isOff(i);  // what a masked-off lane contains doesn't matter
     const state = (i) => {
       if (bad?.[i]) return "bad";
@@ -863,7 +865,8 @@ class Stage {
       if (tensor) says.push(`points to ${address(tensor, Number(data[i]))}`);
       else if (!undefined_?.[i]) says.push(`= ${numberText(data[i], 9)}`);
       const isAccess = access && arrayOf(run, access.i).data.length === data.length;
-      const why = isAccess ? laneText(run, access, i) : off?.[i] ? "masked off in its load" : "";
+      const why = isAccess ? laneText(run, access, i) : off?.[i] ? "masked off in its load"
+        : isUnused(i) ? `${run.sources[undefined_[i] - 1]}, and nothing uses it` : "";
       if (isUsed(i)) {
         const undefinedIs = `is undefined: ${run.sources[undefined_[i] - 1] ?? "?"}`;
         return isAccess ? `${why}; its value ${undefinedIs}` : `${at} ${undefinedIs}`;
@@ -879,7 +882,8 @@ class Stage {
     const infs = tensor ? 0 : count((i) => Math.abs(Number(data[i])) === Infinity);
     if (nans) facts.push(`${nans} NaN`);
     if (infs) facts.push(`${infs} infinite`);
-    if (off || mask) facts.push(`${count(isOff)} of ${data.length} lanes off`);
+    const isEmpty = data.length > 1 && data.some((_, i) => isUnused(i));
+    if (off || mask || isEmpty) facts.push(`${count(isOff)} of ${data.length} lanes off`);
     if (bad) facts.push(`${count((i) => bad[i])} out of bounds`);
     const unknown = undefined_ ? count((i) => isUsed(i) && !bad?.[i]) : 0;
     if (unknown) facts.push(`${unknown} undefined`);
@@ -896,8 +900,8 @@ class Stage {
       block.querySelector("header").append(make("code", { class: state(0) }, words));
       return block;
     }
-    block.append(this.cells({ label: name, shape, size: data.length, text, state, describe, number: (i) => data[i],
-      limits: limits ?? [0, 0] }));
+    block.append(this.cells({ label: name, shape, size: data.length, text, state, describe,
+      number: (i) => (undefined_?.[i] && isOff(i) ? undefined : data[i]), limits: limits ?? [0, 0] }));
     return block;
   }
 
@@ -1259,7 +1263,7 @@ class Stage {
     const one = (each, i) => {
       const text = unknown?.[i] ? "undefined"
         : value.to >= 0 ? address(run.tensors[value.to], Number(each)) : numberText(each);
-      return off?.[i] ? `${text} (off)` : text;
+      return off?.[i] || (unknown?.[i] && (run.unused ?? []).includes(unknown[i])) ? `${text} (off)` : text;
     };
     const first = Array.from(data.slice(0, 16), one).join(", ") + (data.length > 16 ? ", …" : "");
     const words = value.to === undefined ? value.dtype : `pointer to ${value.dtype}`;

@@ -153,6 +153,7 @@ class Recorder:
         self.functions: list[Function] = []
         self.recordings: dict[int, Recording] = {}
         self.sources: list[str] = []  # of what is undefined
+        self.masked: list[int] = []  # those of them that are lanes a load masks off, counted from 1
         self.started = 0  # programs, recorded or not
         self._now: Recording | None = None
         self._stack: list[int] = []
@@ -206,7 +207,9 @@ class Recorder:
     def ends(self, stop: Stop | None) -> None:
         """End the recording. If the run stopped early, it did so in the statement that was begun last."""
         if self._memory is not None:
-            self.sources = [source.why for source in self._memory.sources]
+            sources = list(self._memory.sources)
+            self.sources = [source.why for source in sources]
+            self.masked = [n for n, source in enumerate(sources, 1) if source.kind == "lanes"]
         if stop is not None and self._now is not None and self._stack:
             number = self._stack[-1]
             frame = self._now.frames[number]

@@ -705,6 +705,8 @@ def _operands(t: Trouble, found: re.Match) -> str:
     operands = t.operands()
     node = t.node.value if isinstance(t.node, ast.Assign) else t.node
     if any(_is_pointer(v) for _, v in operands):
+        if isinstance(node, ast.Compare):
+            return _addresses_compared(t, next(n for n, v in operands if _is_pointer(v)))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             other = next(((n, v) for n, v in operands if not _is_pointer(v)), None)
             if other and isinstance(node.op, ast.Sub) and _is_pointer(operands[-1][1]):
@@ -724,6 +726,15 @@ def _operands(t: Trouble, found: re.Match) -> str:
                 return f"// only divides integers, but {kinds}: use / and tl.floor"
         return f"{t.text(node) if operator else ''} only works on integers and masks, but {kinds}"
     return ""
+
+
+def _addresses_compared(t: Trouble, node: ast.expr) -> str:
+    """Explain a comparison of addresses, mostly with a size, as in ``mask = x_ptr + offs < N``."""
+    offsets = ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        offset = next((n for n in (node.right, node.left) if not _is_pointer(t.seen.value(n))), None)
+        offsets = "" if offset is None else f", here {t.text(offset)}"
+    return f"{t.text(node)} contains addresses: a mask compares positions, not addresses{offsets}"
 
 
 def _carried(t: Trouble, found: re.Match) -> str:
@@ -898,8 +909,8 @@ _FROM_NUMPY = {
     "concatenate": "tl.cat",
     "matmul": "tl.dot",
     "mean": "tl.sum(x, axis=0) / n",
-    "pow": "x * x, or tl.exp2",
-    "power": "x * x, or tl.exp2",
+    "pow": "x * x for a square, tl.exp2(n) for 2 ** n",
+    "power": "x * x for a square, tl.exp2(n) for 2 ** n",
     "ones": "tl.full(shape, 1, dtype)",
     "array": "blocks made by tl.arange, tl.full and tl.load",
     "linspace": "tl.arange",
@@ -1458,6 +1469,9 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
             known = " and ".join(f"{text}.shape[{axis}]" for axis in range(axes))
             whole = t.text(t.node) if t.node else text
             return f"{whole} does not exist: {text} has only {known}"
+        is_bool = isinstance(value, tl.tensor) and value.type.is_int1()
+        if is_bool or isinstance(value, bool):
+            return f"{text} is one True or False for all lanes: for a value per lane, compare a block"
         return f"{text} is one number, which has no shape"
     parts = t.seen.value(node) if node else None
     if node and (count := len(parts) if isinstance(parts, tuple | list | tl.tuple) else 0):
@@ -1643,6 +1657,14 @@ def _integers_wanted(t: Trouble, found: re.Match) -> str:
 def _subscript(t: Trouble, _: re.Match) -> str:
     if re.search(r"_ptr\s*\[", t.line):
         return _POINTER_INDEXED
+    if isinstance(t.node, ast.Subscript) and any(
+        isinstance(each, ast.Slice) and (each.lower or each.upper or each.step)
+        for each in ast.walk(t.node.slice)
+    ):
+        return (
+            "you cannot pick elements of a block: load only those that you need, "
+            "with a tl.load and offsets of their own"
+        )
     return (
         "you cannot pick elements of a block: an index can only contain `:` and None, which adds an axis, "
         "as in x[:, None]"

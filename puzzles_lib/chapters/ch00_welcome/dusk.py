@@ -43,11 +43,12 @@ def _before_and_after(
     if old or isinstance(found, Report):
         why = "run the cell above again" if old else "read the report above"
         return pictures.gallery(**{name: x, f"yours: no picture, {why}": torch.full(shape, torch.nan)})
-    ran, _ = found
+    ran, fault = found
+    own = "yours, but read its report" if fault else "yours"
     written = torch.as_tensor(ran.written["z"]).view(size)
     z = torch.where(written, ran.outputs["z"].view(size), torch.nan)
     if not contrast:
-        return pictures.gallery(**{name: x, "yours": z.view(shape)})
+        return pictures.gallery(**{name: x, own: z.view(shape)})
     most = float(z.nan_to_num().abs().max()) or 1.0
     note = f"\N{MINUS SIGN}{most:.2g} is black, 0 gray, {most:.2g} white" if bool((z < 0).any()) else ""
-    return pictures.hung({name: (x, ""), "yours": (z.view(shape), note)}, unit=0.045, most=most)
+    return pictures.hung({name: (x, ""), own: (z.view(shape), note)}, unit=pictures.PIXEL, most=most)

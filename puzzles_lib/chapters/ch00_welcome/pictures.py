@@ -13,7 +13,7 @@ from puzzles_lib.drawing.colours import (
     INK,
     JET,
     LINE,
-    PALE,
+    PAPER,
     PROGRAM_COLORS,
     SNOW,
     TWELVE_COLORS,
@@ -21,11 +21,13 @@ from puzzles_lib.drawing.colours import (
 from puzzles_lib.drawing.sheet import Picture, arrow, box, cells, label, new_sheet
 from puzzles_lib.inputs import make_inputs
 
+PIXEL = 1 / 24  # inches: 4 pixels of a screen, so that all are of one size
 BLOCK = 512  # of the kernels that make pictures
 SUN = 14 * 96 + 74  # the element in the middle of the sun
 
 __all__ = [
-    "dusk", "gallery", "hung", "launch", "line_by_line", "noise", "painters", "pairs", "programs",
+    "PIXEL", "dusk", "gallery", "hung", "launch", "line_by_line", "noise", "noise_shown", "painters", "pairs",
+    "programs",
 ]  # fmt: skip
 
 
@@ -42,6 +44,11 @@ def noise() -> torch.Tensor:
     halves = (_trident().float() - 0.5) * 0.3  # -0.15 or 0.15
     base = torch.rand(halves.shape, generator=torch.Generator().manual_seed(5)) * 0.7 + 0.15
     return torch.stack([base - halves, base + halves], dim=2).flatten(1)
+
+
+def noise_shown() -> Picture:
+    """Draw the noise in which a picture hides."""
+    return hung({"x": (noise(), "")}, unit=PIXEL)
 
 
 def _trident() -> torch.Tensor:
@@ -88,13 +95,12 @@ def pairs(count: int = 4) -> Picture:
     """Draw the pairs of numbers in x, and the element of z that belongs to each."""
     figure, ax = new_sheet(22.4, 6.1)
     wide, left = 2.0, 3.0
-    colors = [PROGRAM_COLORS[0] if at % 2 else PALE for at in range(2 * count)]
     names = [f"x[{at}]" for at in range(2 * count)]
-    x = cells(ax, names, x=left, y=1.3, width=wide, colors=colors, title="x")
+    x = cells(ax, names, x=left, y=1.3, width=wide, colors=PROGRAM_COLORS[0], title="x")
     z = cells(ax, [f"z[{n}]" for n in range(count)], x=left, y=4.4, width=2 * wide, height=1.0,
               colors=PROGRAM_COLORS[0], title="z")  # fmt: skip
     for n in range(count):
-        label(ax, left + (2 * n + 1) * wide, 0.75, f"pair {n}", fontsize=11)
+        label(ax, left + (2 * n + 1) * wide, 0.75, f"pair {n}: lane {n}", fontsize=11)
         target = (left + (2 * n + 1) * wide, 4.4)
         arrow(ax, x.foot(2 * n), target)
         arrow(ax, x.foot(2 * n + 1), target)
@@ -103,8 +109,9 @@ def pairs(count: int = 4) -> Picture:
     label(ax, z.right + 0.3, 4.9, "...", align="left")
     return Picture(
         figure,
-        f"""x in pairs: x[0] and x[1], x[2] and x[3], and so on. Each pair becomes one element of z, the
-        second number minus the first: {count} elements of z from {2 * count} of x.""",
+        f"""x in pairs: x[0] and x[1], x[2] and x[3], and so on. In program 0, lane 0 has pair 0, and lane 1
+        has pair 1. Each pair becomes one element of z, the second number minus the first: {count} elements of
+        z from {2 * count} of x.""",
     )
 
 
@@ -150,9 +157,9 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     mask = [off < case.N for off in offs]
     loaded = [x[off] if off < case.N else None for off in offs]
     results = [2 * v if v is not None else None for v in loaded]
-    on = [PALE if m else None for m in mask]
-    hatched = [None if m else "////" for m in mask]
     color = PROGRAM_COLORS[program % len(PROGRAM_COLORS)]
+    on = [color if m else None for m in mask]
+    hatched = [None if m else "////" for m in mask]
     figure, ax = new_sheet(24.4, 13.6)
     left, wide = 11.4, 1.55
     as_code = {"align": "left", "fontsize": 9.5, "family": "monospace"}
@@ -166,6 +173,9 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
     label(ax, left - 0.25, 2.4, "lane", align="right", fontsize=9, color=FAINT)
     row(4.2, "mask = offs < N", mask, on)
     row(5.7, "x_ptr + offs", [f"x[{off}]" if off < case.N else "" for off in offs], on, hatched)
+    for lane, off in enumerate(offs):
+        if off >= case.N:  # an address, but not one of x
+            label(ax, left + (lane + 0.5) * wide, 6.2, f"x[{off}]", color=FAINT, behind=PAPER)
     label(ax, left - 0.25, 6.2, "addresses of", align="right", fontsize=9, color=FAINT)
     row(7.2, "x = tl.load(x_ptr + offs, mask=mask)", [_signed(v) for v in loaded], on, hatched)
     row(8.7, "z = 2 * x", [_signed(v) for v in results], on, hatched)
@@ -177,12 +187,14 @@ def line_by_line(program: int = 3, case: int = 2) -> Picture:
         at = left + (lane + 0.5) * wide
         arrow(ax, (at, 9.8), (at, 11.6))
         label(ax, at, 13.1, f"z[{offs[lane]}]", fontsize=9, color=FAINT)
+    off_lanes = "hatched: masked off,\npast the end of x"
+    label(ax, left + (live + 0.15) * wide, 12.2, off_lanes, align="left", fontsize=9, color=FAINT)
     return Picture(
         figure,
         f"""Program {program} of the kernel on N = {case.N}, BLOCK = {case.BLOCK}, one line of code per row
         and one column per lane. offs runs from {offs[0]} to {offs[-1]}; the mask is True in the first {live}
         lanes and False in the last {case.BLOCK - live}; x_ptr + offs has the addresses of x[{offs[0]}] to
-        x[{offs[live - 1]}]; x is
+        x[{offs[-1]}], although x has no elements from x[{case.N}] on, where the lanes are masked off; x is
         {", ".join(_signed(v) for v in loaded[:live])}; z is twice that, and is stored to z[{offs[0]}] to
         z[{offs[live - 1]}].""",
     )

@@ -32,6 +32,7 @@ DOUBLE = Puzzle(
         "that's twice the position of each element, not twice its value": lambda x: (
             2.0 * torch.arange(len(x))
         ),
+        "that's the square of each element, x * x, not twice the element": lambda x: x * x,
         "each number of x has lost its fraction before it's doubled": lambda x: 2 * x.trunc(),
         "the results are rounded to float16: keep them in float32": lambda x: (2 * x).half().double(),
     },

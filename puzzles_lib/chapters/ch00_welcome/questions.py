@@ -95,6 +95,10 @@ QUESTIONS = (
                 "Correct so far, but another case has only full blocks, too.",
             ),
             Nudge(
+                lambda given, right: given == set(range(len(DOUBLE.cases))) - right,
+                "In these cases, the last block isn't full, so they need the mask. Which cases don't?",
+            ),
+            Nudge(
                 lambda given, right: {2, 3} <= given,
                 "Divide each size by its block size. In which cases is something left over?",
             ),

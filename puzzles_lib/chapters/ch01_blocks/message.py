@@ -10,6 +10,7 @@ from puzzles_lib.checker.report import Report
 from puzzles_lib.drawing.colours import BAD, FAINT, INK, PROGRAM_COLORS
 from puzzles_lib.drawing.sheet import Picture, cells, label, new_sheet
 from puzzles_lib.puzzle import Case, Puzzle
+from puzzles_lib.session import last_check
 from puzzles_lib.staleness import stale_note
 
 NEIGHBOR = "bob-was-here"  # what is in memory after z
@@ -28,6 +29,10 @@ def second_part(kernel: object) -> Picture:
 def third_part(kernel: object) -> Picture:
     """Draw the third part of the message, and the letters that a kernel for puzzle 2b makes of it."""
     return _letters(kernel, REVERSED_ADD, secret.third_part())
+
+
+def _name(kernel: object) -> str:
+    return kernel.fn.__name__ if isinstance(kernel, JITFunction) else ""
 
 
 def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> Picture:
@@ -54,12 +59,17 @@ def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> P
                   for at in each.elements[each.bad]}  # fmt: skip
         if harmed:
             verb = "is" if len(harmed) == 1 else "are"
-            why = f"But {len(harmed)} of the neighbor's letters {verb} overwritten."
+            whose = "of the neighbor's letters" if size % block else "places past the end of z"
+            if len(harmed) == 1:
+                whose = whose.replace("places", "place")
+            why = f"But {len(harmed)} {whose} {verb} overwritten."
         elif missing := by.count(-1):
-            why = f"{missing} of {size} letters are missing."
+            why = f"{missing} of {size} letters {'is' if missing == 1 else 'are'} missing."
         elif fault:
             why = "But the run isn't clean: read the report of your kernel."
-    figure, ax = new_sheet(22.4, 1.3 * rows + 3.2)
+        elif (last := last_check(puzzle)) and last.kernel == _name(kernel) and not last.report.ok:
+            why = "But your kernel fails in other cases: read its report."
+    figure, ax = new_sheet(22.4, 1.3 * rows + 3.5)
     label(ax, 1.6, 0.45, "x, as it arrived", align="left", fontsize=11)
     label(ax, 13.4, 0.45, "z, as letters: a color per program", align="left", fontsize=11)
     numbers = [int(code) for code in codes.tolist()]
@@ -79,7 +89,8 @@ def _letters(kernel: object, puzzle: Puzzle, codes: Tensor, block: int = 8) -> P
     read = "".join(letter or "_" for letter in told)
     foot = [f"“{read}”"] * any(told) + [why] * bool(why)
     for number, line in enumerate(foot):
-        label(ax, 21.9, 1.3 * rows + 2.0 + 0.7 * number, line, align="right", fontsize=11)
+        size_of_text = 16 if line.startswith("“") else 11
+        label(ax, 1.6, 1.3 * rows + 2.1 + 0.9 * number, line, align="left", fontsize=size_of_text)
     return Picture(
         figure, f"{size} codes in blocks of {block}, and what the programs store: {' '.join(foot)}"
     )

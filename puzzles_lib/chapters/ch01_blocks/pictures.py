@@ -20,7 +20,7 @@ def pointer(pid: int = 1, block: int = 8) -> Picture:
     _pin(ax, left, 3.3, "x_ptr", up=True)
     label(ax, left - 0.25, 2.75, "x_ptr + ...", align="right", fontsize=11)
     _ruler(ax, left, 2.75, range(count), bold=own)
-    _pin(ax, left + first, strip.bottom, "x_ptr += pid * BLOCK", up=False)
+    _pin(ax, left + first, strip.bottom, "x_ptr, moved by pid * BLOCK", up=False)
     label(ax, left - 0.25, 4.85, "moved x_ptr + ...", align="right", fontsize=11)
     _ruler(ax, left + first, 4.85, range(block), bold=[True] * block)
     label(ax, left + first, 0.9, f"the block of program {pid}", align="left", color=FAINT)
@@ -58,7 +58,7 @@ def task(pid: int = 1, block: int = 8) -> Picture:
 
 
 def backwards(pid: int = 1, block: int = 4, size: int = 14) -> Picture:
-    """Draw the block of z that a program stores, and the elements of x it needs, which count down."""
+    """Draw the block of z that a program stores, and the elements of x it needs, without their lanes."""
     figure, ax = new_sheet(22.4, 9.6)
     color, left, first = PROGRAM_COLORS[pid % len(PROGRAM_COLORS)], 5.2, size - 1 - pid * block
     needed = [first - block < i <= first for i in range(size)]
@@ -70,18 +70,17 @@ def backwards(pid: int = 1, block: int = 4, size: int = 14) -> Picture:
     _pin(ax, left, 3.3, "x_ptr", up=True)
     _pin(ax, left + first, 3.3, "x_ptr, moved", up=True)
     label(ax, left - 0.25, 4.85, f"lanes of program {pid}", align="right", fontsize=11)
-    _ruler(ax, left + first - block + 1, 4.85, range(block - 1, -1, -1), bold=[True] * block)
+    _ruler(ax, left + first - block + 1, 4.85, "?" * (block - 1) + "0", bold=[True] * block)
     label(ax, left - 0.25, 9.1, f"lanes of program {pid}", align="right", fontsize=11)
     _ruler(ax, left + pid * block, 9.1, range(block), bold=[True] * block)
-    for lane in range(block):
-        source = x.foot(first - lane)
-        arrow(ax, (source[0], 5.3), (z.foot(pid * block + lane)[0], 7.5))
+    arrow(ax, (x.foot(first)[0], 5.3), (z.foot(pid * block)[0], 7.5))
     return Picture(
         figure,
         f"""x with {size} elements between two rulers, and z below it. The upper ruler counts up from the
-        start of x. The lower one counts the lanes of program {pid}: lane 0 is at x[{first}], where x_ptr
-        points after it has moved, and lane {block - 1} at x[{first - block + 1}], so they count down.
-        In z, the lanes count up, from z[{pid * block}] to z[{pid * block + block - 1}].""",
+        start of x. The lower one has the lanes of program {pid}: lane 0 is at x[{first}], where x_ptr
+        points after it has moved, with an arrow to z[{pid * block}]. Which lanes are at
+        x[{first - block + 1}] to x[{first - 1}] is left open. In z, the lanes count up, from
+        z[{pid * block}] to z[{pid * block + block - 1}].""",
     )
 
 

@@ -71,7 +71,7 @@ def hung(images: Mapping[str, tuple[torch.Tensor, str]], unit: float = 0.026, mo
         bright = "1 and more white" if bool((image > 1).any()) else "1 white"
         note = note or ("0 is gray" if low else f"0 is black, {bright}")
         if bool(missing.any()):
-            note = "hatched: never written" if not bool(missing.all()) else ""
+            note = f"{note}; hatched: never written" if not bool(missing.all()) else ""
         label(ax, left, 4, name, align="left", fontsize=11)
         label(ax, left, 10, note, align="left", color=FAINT, fontsize=9)
         span = f"{known.min().item():.2f} to {known.max().item():.2f}"
