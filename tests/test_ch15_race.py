@@ -131,28 +131,29 @@ def test_without_the_assumption_every_wgmma_waits(compiled):
     source = rung.kernel.src.replace("    tl.assume(first < last)\n", "")
     assert source != rung.kernel.src
     kernel = define("@triton.jit\n" + source, "<no assumption>", vars(versions))
-    code = machine.compile_rung(Rung("mine", kernel, splits=8, **rung.constants, **rung.options))
+    mine = Rung("mine", kernel, splits=8, **rung.constants, **rung.options)
+    code = machine.compile_rung(mine)
     (note,) = machine.ptxas_notes(code)
     assert note.startswith("C7515: ") and "serialized due to" in note and "in the function" not in note
-    assert machine.pending(code) == 0
+    assert machine.rows_in_flight(mine, code) == 0
 
 
 def test_what_the_chapter_says_of_each_rung(compiled):
     facts = [
-        (machine.operand(code), machine.pending(code) > 0, machine.bytes_passed_on(rung, code))
+        (machine.operand(code), machine.rows_in_flight(rung, code), machine.bytes_passed_on(rung, code))
         for rung in RUNGS.values()
         for code in [compiled(rung)]
     ]
     assert facts == [
-        ("shared memory", False, 64 * 32 * 2),
-        ("shared memory", False, 128 * 64 * 2),
-        ("registers", False, 0),
-        ("registers", False, 0),
-        ("registers", True, 16 * 128 * 2),
-        ("registers", True, 0),
-        ("registers", True, 0),
-        ("registers", True, 0),
-        ("registers", True, 0),
+        ("shared memory", 0, 64 * 32 * 2),
+        ("shared memory", 0, 128 * 64 * 2),
+        ("registers", 16, 0),
+        ("registers", 16, 0),
+        ("registers", 32, 16 * 128 * 2),
+        ("registers", 32, 0),
+        ("registers", 32, 0),
+        ("registers", 64, 0),
+        ("registers", 64, 0),
     ]
 
 
@@ -271,14 +272,14 @@ def test_the_same_machine_code_in_another_number_of_parts_is_another_version(com
 def test_where_the_binary_that_was_timed_is_another_the_box_says_in_what(no_gpu, monkeypatch):
     known = records.records()
     last = dataclasses.replace(
-        known[-1].evidence, registers=7, pending=3, notes=("C7515: why",), code="other"
+        known[-1].evidence, registers=7, in_flight=3, notes=("C7515: why",), code="other"
     )
     rung = RUNGS["9 stored in pieces"]
     timed = dataclasses.replace(known[-1], name="old", digest=rung.digest, evidence=last)
     monkeypatch.setattr(records, "records", lambda: [timed])
     text = str(racing.race(rung))
     assert "ANOTHER BINARY was timed (the same kernel, another compiler): it has" in text
-    for words in ("7 registers per thread, not 236", "3 groups of wgmma in flight across", "C7515, not none"):
+    for words in ("7 registers per thread, not 236", "3 rows in flight across", "C7515, not none"):
         assert words in text
 
 

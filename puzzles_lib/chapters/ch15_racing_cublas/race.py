@@ -275,7 +275,7 @@ def figures(rung: Rung) -> dict[str, str]:
         "programs": f"{programs} for {slots} slots",
         "registers per thread": f"{found.found.registers}",
         "x̂ reaches the tensor cores from": found.found.operand,
-        "wgmma groups in flight across iterations": f"{found.found.pending}",
+        "rows in flight across iterations": f"{found.found.in_flight}",
         "rows of K per iteration": f"{rung.constants['BLOCK_K']}",
         "bytes that threads exchange per iteration": f"{found.found.passed_on}",
     }
