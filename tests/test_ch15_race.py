@@ -679,13 +679,26 @@ def test_a_launch_that_was_timed_in_a_burst_only_says_so_and_has_its_own_baselin
 
 
 def test_a_version_without_a_time_is_ranked_by_forecast_and_told_so(no_gpu):
-    found = racing.standing(racing.race(like_rung_9(splits=13)))
+    last = versions.in_pieces_kernel
+    edited = launches._edited(last, "piece * 2.0**32", "piece * 2.0**31 * 2.0")
+    rung = like_rung_9()
+    settings = {"descriptors": rung.descriptors, **rung.constants, **rung.options}
+    found = racing.standing(racing.race(Rung("mine", edited, splits=7, **settings)))
     times = [us for *_, us, _ in found.rows if us is not None]
     assert times == sorted(times) and found.rows[found.place - 1][3] is None
     mine, forecasts = found.rows[found.place - 1][2], [forecast for _, _, forecast, *_ in found.rows]
     assert max(forecasts[: found.place - 1]) <= mine < forecasts[found.place]
     assert f"number {found.place} of 10 by forecast: its time isn't known" in str(found)
     assert str(found).count("none") == 2 and "measured now" not in str(found)
+
+
+def test_another_launch_without_a_time_has_no_rank(no_gpu):
+    """Without copies ahead of time, the forecast is better than rung 9's, but the kernel is slower."""
+    found = racing.standing(racing.race(like_rung_9(num_stages=1)))
+    mine, nine = (next(row for row in found.rows if row[0] == name) for name in ("mine", "9 stored in pieces"))
+    assert mine[2] < nine[2] and found.place is None
+    assert str(found).startswith("mine: correct, sound, no spills; no rank\nits time isn't known")
+    assert "8 warps, 2 stages, 7 parts', took 233.5 µs" in str(found) and len(found.rows) == racing.BEST
 
 
 def test_the_unchanged_template_is_no_winner(no_gpu):

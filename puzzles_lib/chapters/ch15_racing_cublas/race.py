@@ -410,12 +410,12 @@ class Standing:
     """A version among the ladder's at the large K, ranked by the best figure that is known of it.
 
     That's the time under load, or else the time in a burst. A version without a time comes before the first
-    one whose forecast is higher.
+    one whose forecast is higher, if it's launched like the last rung. A forecast can't compare launches.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
     is first. why_not: why the version doesn't take part; "" if it does. more: what `race` says about that,
     line by line. measured: whether its time comes from this machine's GPU. same: the ladder's version with
-    the same machine code; "" if there is none.
+    the same machine code; "" if there is none. unranked: why the version has no rank, "" if it has one.
     """
 
     name: str
@@ -424,6 +424,7 @@ class Standing:
     more: tuple[str, ...] = ()
     measured: bool = False
     same: str = ""
+    unranked: str = ""
 
     @property
     def column(self) -> int:
@@ -435,7 +436,7 @@ class Standing:
         """Return the version's rank, 1 for the best (ties share a rank); None if it doesn't take part."""
         values = {row[0]: row[self.column] for row in self.rows}
         mine = values.get(self.name)
-        if mine is None or self.same:
+        if mine is None or self.same or self.unranked:
             return None
         if self.column == _FORECAST:
             return 1 + list(values).index(self.name)
@@ -448,6 +449,8 @@ class Standing:
         head = f"{self.name}: correct, sound, no spills; "
         if self.same:
             lines = [f"{head}it is {self.same!r}, unchanged: edit the kernel or its launch"]
+        elif self.unranked:
+            lines = [f"{head}no rank", self.unranked]
         else:
             which = "measured" if self.measured else "recorded"
             by = {
@@ -458,7 +461,7 @@ class Standing:
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
-        for name, least, forecast, *both in self.rows[:BEST] if self.same else self.rows:
+        for name, least, forecast, *both in self.rows[:BEST] if self.same or self.unranked else self.rows:
             times = [f"{us:{size}.1f}" if us is not None else f"{'none':>{size}}"
                      for us, size in zip(both, (8, 10), strict=True)]  # fmt: skip
             here = "  measured now" if name == self.name and self.measured else ""
@@ -492,6 +495,9 @@ def standing(found: Race) -> Standing:
         entries = [entry for entry in entries if entry[0] != name]
         entries.append(_entry(name, found.bound(), found.times, found.loaded))
     column = _column(next(entry for entry in entries if entry[0] == (same or name)))
+    if column == _FORECAST and unlike(found.rung, ladder_records()[-1]):
+        others = sorted(entries[:-1], key=lambda entry: entry[_LOAD])
+        return Standing(name, tuple([*others[: BEST - 1], entries[-1]]), unranked=_unranked(found.rung))
     if column == _FORECAST:  # recorded versions in the order of their times, and this one by its forecast
         *others, own = entries
         others.sort(key=lambda entry: entry[_BURST])
@@ -500,6 +506,16 @@ def standing(found: Race) -> Standing:
     else:
         entries.sort(key=lambda entry: entry[column])
     return Standing(name, tuple(entries), measured=measured, same=same)
+
+
+def _unranked(rung: Rung) -> str:
+    """Return why a version without a time has no rank, if it's launched in another way than the last rung."""
+    near = nearest(rung)
+    us = next(row["us"] for row in near.rows if sizes(row)[0] == ROWS[0])
+    return (
+        "its time isn't known, and a forecast can't compare launches, because it leaves out waits;\n"
+        f"the nearest recorded launch, {near.name!r}, took {us:.1f} µs"
+    )
 
 
 def _column(entry: Sequence) -> int:
