@@ -695,7 +695,9 @@ def test_a_version_without_a_time_is_ranked_by_forecast_and_told_so(no_gpu):
 def test_another_launch_without_a_time_has_no_rank(no_gpu):
     """Without copies ahead of time, the forecast is better than rung 9's, but the kernel is slower."""
     found = racing.standing(racing.race(like_rung_9(num_stages=1)))
-    mine, nine = (next(row for row in found.rows if row[0] == name) for name in ("mine", "9 stored in pieces"))
+    mine, nine = (
+        next(row for row in found.rows if row[0] == name) for name in ("mine", "9 stored in pieces")
+    )
     assert mine[2] < nine[2] and found.place is None
     assert str(found).startswith("mine: correct, sound, no spills; no rank\nits time isn't known")
     assert "8 warps, 2 stages, 7 parts', took 233.5 µs" in str(found) and len(found.rows) == racing.BEST
@@ -830,21 +832,25 @@ def test_questions_have_answers_and_none_waits_for_a_compiler(question, monkeypa
 
 
 @pytest.mark.parametrize(
-    "value, words",
+    ("number", "value", "words"),
     [
-        (538 - 608, "half as many rows"),
-        (2 * 538, "That's what rung 7 takes"),
-        (2000, "more than rung 7 takes"),
-        (538, "one box's clocks"),
-        (2 * (608 - 538), "Only rung 7 needs two iterations"),
-        (100, "Both boxes show"),
+        (16, 8192, "how many values it has"),
+        (16, 2 * 256 * 128, "256 × 128 is the tile of dW"),
+        (16, 2 * 256 * 64, "BLOCK_K rows and BLOCK_N columns"),
+        (16, 5, "Multiply BLOCK_K rows"),
+        (17, "issuing", "are 107 µs"),
+        (17, "waits", "341.7 - 320.4 µs"),
+        (17, "dy", 'Answer with "issuing"'),
+        (18, 38, "from 0 to 1"),
+        (18, 0.052, "the share at the long K"),
+        (18, 1 - 8.4 / 21.8, "the share of the iterations"),
+        (18, 0.2, "split into iterations and partial sums"),
     ],
 )
-def test_what_rung_8_saves_is_two_turns_less_one(value, words):
-    """The clocks to issue are those of the boxes, 538 for 64 rows and 608 for 128."""
-    (question,) = (q for q in QUESTIONS if q.id == "ch15-q11")
+def test_a_diagnosis_is_judged_by_what_was_recorded(number, value, words):
+    (question,) = (q for q in QUESTIONS if q.id == f"ch15-q{number}")
     right = question.right()
-    assert right == 2 * 538 - 608
+    assert {16: 16384, 17: "slots", 18: pytest.approx(8.4 / 21.8, abs=0.01)}[number] == right
     said = next((each.words for each in question.nudges if each.when(value, right)), question.nudge)
     assert words in said
 

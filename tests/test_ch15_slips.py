@@ -42,6 +42,7 @@ CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
 SCALE, MINIMUM = "[group + 4 * block + half, 0]", "[group + 4 * block + 2 + half, 0]"
 MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
+PER_STEP = CORNERS.replace("4 * block + half", "step").replace("4 * block + 2", "step + 2 - half")
 PER_HALF = CORNERS.replace("4 * block + half", "4 * step").replace("4 * block + 2 + half", "4 * step + 2")
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
@@ -72,8 +73,7 @@ TRIES = [
      "mask is [16, 4, 64]", "A block of words has 16 rows"),
     (versions.by_tma, (CORNER, "[step * 16, n]"), "read past the end", "A corner for each tile"),
     (versions.by_tma, (SCALE, "[group + 4 * block + half, 64 * half]"), "scales begin at column 0", ""),
-    (versions.by_tma, (CORNERS, CORNERS.replace("4 * block + half", "step").replace("4 * block + 2", "step + 2 - half")),
-     "by 1 row per half block", "Four rows per block"),
+    (versions.by_tma, (CORNERS, PER_STEP), "by 1 row per half block", "Four rows per block"),
     (versions.subnormal, ("(101 - 2 * (j % 4))", "(101 - (j % 4))"), "falls by 2", "The exponent"),
     (versions.by_tma, ("minimum.to(tl.float32) * 2.0**-32", "minimum.to(tl.float32)"), "2^32 too large", ""),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
@@ -124,7 +124,10 @@ def test_a_slip_is_named_and_its_hint_comes_first(rung, edit, words, title, monk
 
 def test_a_product_and_a_sum_in_place_of_fma_are_named():
     """In small tiles, the result is still within the tolerance."""
-    fused, apart = "tl.fma(code, scale[None, :], minimum[None, :])", "code * scale[None, :] + minimum[None, :]"
+    fused, apart = (
+        "tl.fma(code, scale[None, :], minimum[None, :])",
+        "code * scale[None, :] + minimum[None, :]",
+    )
     tiles = {name: versions.subnormal.constants[name] for name in SMALL}
     _, report = tried(versions.subnormal, (fused, apart), tiles=tiles)
     assert "rounded twice, after the product and after the sum: tl.fma" in str(report)

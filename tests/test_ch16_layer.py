@@ -417,7 +417,7 @@ def test_what_is_said_of_means():
     printed = cells["p26-mean"].outputs[0].text
     off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
     assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
-    assert all(f"{number}" in cells["p26-mean-idea"].source for number in ("1.87", "2.46"))
+    assert "2.46 times the norm" in cells["p26-mean-idea"].source
     assert abs(ASKED["q3"].right() - float(off["mean of 64"])) < 0.05
 
 
@@ -567,8 +567,8 @@ def test_a_compiled_model_loses_what_a_call_does_on_the_side(capsys):
     assert told == ["all 4 tests: ok", "plain: [0.0, 2.0], compiled: [0.0, 2.0]: ok"]
     exec(repair.replace('changes = ("x",)\n', "").replace("made::", "lie::"), scope)
     assert capsys.readouterr().out.endswith("plain: [0.0, 2.0], compiled: [-1.0, 2.0]: not solved yet\n")
-    for run in range(9):  # torch compiles a function eight times at most
-        exec(repair.replace('changes = ("x",)\n', "").replace("made::", f"lie_{run}::"), scope)
+    for n in range(9):  # torch compiles a function eight times at most
+        exec(repair.replace('changes = ("x",)\n', "").replace("made::", f"lie_{n}::"), scope)
         assert capsys.readouterr().out.endswith("compiled: [-1.0, 2.0]: not solved yet\n")
     exec(PROSE["op-s"].replace('"ch16::', '"ch16_made::'), scope)
     exec(PROSE["op-s-harm"], scope)

@@ -516,7 +516,7 @@ MORE = {  # lines that a row, or the vetting, answers in several ways
     "r = offs < x_ptr.shape[0]": "x_ptr is an address, which has no shape: use the size of the tensor",
     "r = x2.shape[3]": "x2.shape[3] does not exist: x2 has only x2.shape[0] and x2.shape[1]",
     "r = tl.max(x, 0).shape[0]": "tl.max(x, 0) is one number, which has no shape",
-    "r = (1, 2)[2]": "the index is out of range: the index of the first element is 0",
+    "r = (1, 2)[2]": "the index is out of range: (1, 2) has 2 elements, so it must be 0 or 1",
     "r = x[offs]": "x[offs] cannot pick elements of the block x: load the elements that you need with",
     "r = tl.load(x_ptr + offs, mask=0 < offs < N)": "cannot chain comparisons: write (0 < offs) & (offs < N)",
     "r = 0 <= offs | offs < N | offs == 3": "parentheses: (0 <= offs) | (offs < N) | (offs == 3)",

@@ -61,8 +61,8 @@ class Evidence:
     registers: per thread. spills: bytes per thread. shared: bytes per program. operand: where the tensor
     cores take x̂ from. in_flight: rows of K whose wgmmas may still run when an iteration ends. passed_on:
     bytes that threads exchange through shared memory per iteration. instructions, products: those of one
-    iteration, per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
-    wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
+    iteration, per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that
+    write what a wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
 
     registers: int

@@ -271,17 +271,17 @@ def figures(rung: Rung) -> dict[str, str]:
     if found is None or found.found is None or found.rung is not rung:
         return {}
     programs, slots = waves(rung, found.compiled)
+    block_k = rung.constants["BLOCK_K"]
     told = {
         "programs": f"{programs} for {slots} slots",
         "registers per thread": f"{found.found.registers}",
         "x̂ reaches the tensor cores from": found.found.operand,
-        "rows in flight across iterations": f"{found.found.in_flight}",
-        "rows of K per iteration": f"{rung.constants['BLOCK_K']}",
-        "bytes that threads exchange per iteration": f"{found.found.passed_on}",
+        "rows in flight across iterations": f"{found.found.in_flight} of {block_k}",
+        "bytes that threads exchange per 128 rows": f"{found.found.passed_on * 128 // block_k}",
     }
     if limits := found.bound():
-        told["clocks to issue per iteration"] = f"{limits.issue:.0f}"
-        told["clocks on tensor cores per iteration"] = f"{limits.tensor:.0f}"
+        told["issuing, all iterations"] = f"{limits.issue_us:.1f} µs"
+        told["tensor cores, all iterations"] = f"{limits.tensor_us:.1f} µs"
         told["forecast in a burst"] = f"{limits.forecast_us:.1f} µs"
     for row in found.times:
         if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
@@ -391,7 +391,12 @@ def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
 def _no_times(rung: Rung) -> tuple[str, ...]:
     near = nearest(rung)
     times = ", ".join(f"{row['us']:.1f} µs at K = {sizes(row)[0]}" for row in near.rows)
-    how = unlike(rung, near) or "another kernel"
+    how = unlike(rung, near)
+    if not how:
+        return (
+            "no time: there is no GPU here, and this machine code isn't among the recorded launches",
+            f"(the same launch of other code, {near.name!r}, took {times}; that says nothing about your change)",
+        )
     return (
         "no time: there is no GPU here, and this machine code isn't among the recorded launches",
         f"the nearest recorded launch is {near.name!r},",
@@ -497,7 +502,7 @@ def standing(found: Race) -> Standing:
     column = _column(next(entry for entry in entries if entry[0] == (same or name)))
     if column == _FORECAST and unlike(found.rung, ladder_records()[-1]):
         others = sorted(entries[:-1], key=lambda entry: entry[_LOAD])
-        return Standing(name, tuple([*others[: BEST - 1], entries[-1]]), unranked=_unranked(found.rung))
+        return Standing(name, (*others[: BEST - 1], entries[-1]), unranked=_unranked(found.rung))
     if column == _FORECAST:  # recorded versions in the order of their times, and this one by its forecast
         *others, own = entries
         others.sort(key=lambda entry: entry[_BURST])

@@ -183,7 +183,7 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "the minimum is 2^32 too large: x̂ is computed times 2^-32, so both of its terms are": _of_scales(
         lambda s, m: (s, 2.0**32 * m)
     ),
-    "the scale is 2^(j % 4) too large: fields are 2 bits apart, so the power falls by 2 from one to the next": (
+    "the scale is 2^(j % 4) too large: fields are 2 bits apart, so the power falls by 2 per field": (
         _of_codes(lambda words: codes_of(words) * 2.0 ** (torch.arange(8) % 4)[:, None, None])
     ),
     "scale and minimum are swapped": _of_scales(lambda s, m: (m, s)),
