@@ -395,7 +395,8 @@ def _no_times(rung: Rung) -> tuple[str, ...]:
     if not how:
         return (
             "no time: there is no GPU here, and this machine code isn't among the recorded launches",
-            f"(the same launch of other code, {near.name!r}, took {times}; that says nothing about your change)",
+            f"(the same launch of other code, {near.name!r}, took {times}:",
+            "that says nothing about your change)",
         )
     return (
         "no time: there is no GPU here, and this machine code isn't among the recorded launches",
