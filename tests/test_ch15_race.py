@@ -641,12 +641,18 @@ def test_a_rung_whose_parts_are_not_chosen_yet_is_open():
     rung = RUNGS["6 copies by TMA"]
     found = racing.race(Rung("mine", rung.kernel, splits=..., **rung.constants, **rung.options))
     assert found.is_open and not found.ok and str(found).startswith("mine: not solved yet")
+    assert "answer how many parts" in str(found) and "# your code here" not in str(found)
 
 
 def like_rung_9(name: str = "mine", **changes) -> Rung:
     rung = RUNGS["9 stored in pieces"]
     settings = {"splits": rung.splits, "descriptors": rung.descriptors, **rung.constants, **rung.options}
     return Rung(name, rung.kernel, **{**settings, **changes})
+
+
+def test_a_descriptor_whose_tile_is_not_the_launchs_is_named(no_gpu):
+    told = str(racing.race(like_rung_9(BLOCK_M=128)))
+    assert "the descriptor of dy loads (128, 256): with these tiles, make it (128, 128)" in told
 
 
 def test_a_version_with_a_time_is_ranked_by_it_and_not_by_its_forecast(no_gpu):

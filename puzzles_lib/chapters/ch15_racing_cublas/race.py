@@ -103,6 +103,7 @@ class Race:
                     f"       the helper {helper} isn't solved yet: its cell is above"
                     for helper in open_helpers
                 ),
+                *(f"       {note}" for note in _other_tiles(self.rung)),
             ]
         if not self.compiled.ok:
             return [f"{name}: does not compile: {self.compiled.refusal}"]
@@ -220,6 +221,19 @@ def _open_helpers(rung: Rung) -> list[str]:
     return [each.__name__ for each in functions if each is not rung.kernel and has_hole(each)]
 
 
+def _other_tiles(rung: Rung) -> list[str]:
+    """Return, for each descriptor whose tile isn't the launch's, what to change in a kernel that fails."""
+    blocks = rung.constants
+    wanted = {"words": (16, "BLOCK_N"), "dy": ("BLOCK_K", "BLOCK_M")}
+    notes = []
+    for name, names in wanted.items():
+        tile = tuple(blocks.get(each, each) for each in names)
+        if rung.descriptors.get(name, tile) != tile:
+            is_now, should = (f"({rows}, {columns})" for rows, columns in (rung.descriptors[name], tile))
+            notes.append(f"the descriptor of {name} loads {is_now}: with these tiles, make it {should}")
+    return notes
+
+
 def _drawn(groups: Sequence[Times]) -> str:
     """Return bars and notes as HTML. Bars of one K have one scale."""
     cells = []
@@ -276,7 +290,9 @@ def figures(rung: Rung) -> dict[str, str]:
         "programs": f"{programs} for {slots} slots",
         "registers per thread": f"{found.found.registers}",
         "x̂ reaches the tensor cores from": found.found.operand,
-        "rows in flight across iterations": f"{found.found.in_flight} of {block_k}",
+        "rows in flight across iterations": f"{found.found.in_flight} of {block_k}"
+        if found.found.in_flight
+        else "none",
         "bytes that threads exchange per 128 rows": f"{found.found.passed_on * 128 // block_k}",
     }
     if limits := found.bound():
@@ -323,7 +339,8 @@ def _raced(rung: Rung) -> Race:
     if note := outdated(rung):
         return Race(rung, Report(rung.name, verdict=Verdict("signature", note)))
     if rung.splits is ...:
-        return Race(rung, Report(rung.name, verdict=STILL_OPEN))
+        open_parts = replace(STILL_OPEN, diagnosis="answer how many parts, in the cell above")
+        return Race(rung, Report(rung.name, verdict=open_parts))
     report = examine(rung.kernel, small_puzzle(rung))
     if not report.ok:  # the puzzle has no name that a reader could give to `watch`
         cases = tuple(replace(case, watch="") for case in report.cases)
