@@ -332,7 +332,7 @@ def test_a_kernel_of_the_readers_own_is_near_to_one_that_takes_the_same(no_gpu):
 def test_the_bound_counts_the_fullest_multiprocessor():
     rung = RUNGS["2 bigger tiles"]
     made = machine.Evidence(
-        registers=255, spills=0, shared=0, operand="", pending=0, passed_on=0, instructions=583,
+        registers=255, spills=0, shared=0, operand="", in_flight=0, passed_on=0, instructions=583,
         products=256 * 128 * 64, overwrites=0, notes=(), code="",
     )  # fmt: skip
     found = machine.bound(rung.launch(), made)
@@ -370,9 +370,12 @@ def test_how_long_each_rung_waits_is_what_the_text_says():
         if name in known:
             assert told["us"] > records.bound_of(known[name]).at(told["mhz"]).forecast_us
     prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
-    assert (
-        "a third to a half of their time, rung 5 for a sixth, rungs 6 to 9 for 6 to 9%" in prose["climb-idea"]
+    share = (
+        "a third to a half of the time of rungs 1 to 4, a sixth of rung 5's, and 6 to 9% of rungs 6 to 9's"
     )
+    assert share in prose["climb-idea"]
+    last = records.bound_of(known["9 stored in pieces"])
+    assert last.tensor_us / known["9 stored in pieces"].rows[0]["us"] == pytest.approx(2 / 3, abs=0.01)
     assert "within 7% of the forecast" in prose["r6-why"]
 
 
@@ -720,8 +723,12 @@ def test_what_the_chapter_says_of_the_last_rung():
     told = racing.instructions(RUNGS["9 stored in pieces"])
     assert told.startswith("303 instructions per warp") and "48 HFMA2, " in told and "32 LOP3, " in told
     prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
+    assert "fewer than 303 instructions" in prose["r10-idea"]
+    assert "With 2 stages it's better, but the recorded time is 233.5 µs" in prose["r10-idea"]
+    (two,) = (r for r in records.records() if r.name == "9: 256 x 128 x 128, 8 warps, 2 stages, 7 parts")
+    assert "233.5" in {f"{row['us']:.1f}" for row in two.rows}
     best = racing.bounds()["9 stored in pieces"].forecast_us
-    assert f"below {best:.1f} µs" in prose["r10-idea"]
+    assert records.bound_of(two).forecast_us < best
     times = sorted((row["us"], row["bench"]) for r in records.records() for row in r.rows[:1])
     assert [bench for _, bench in times if bench != "repeats"][:2] == ["ladder", "ladder"]
 
@@ -759,16 +766,13 @@ def test_a_launch_is_known_by_what_python_reads_of_its_kernel():
 
 def test_pictures_of_the_recorded_climb():
     some, about = recorded.rows("ladder"), recorded.about("ladder")
-    climb = pictures.climb(racing.bounds(), some, about, machine.PEAK, recorded.clocks())
-    for words in ("1 first: 96 TFLOP/s", "cuBLAS, x̂ ready: 773", "tensor cores at 1.98 GHz: 1071"):
+    climb = pictures.climb(racing.bounds(), some, about)
+    for words in ("1 first: 1237 µs, of which 555 to issue", "dequantize + cuBLAS: 198 µs"):
         assert words in climb.alt
     roofline = pictures.roofline(some, about, 989e12, 3.95e12)
     assert "rung" not in roofline.alt and "first" not in roofline.alt  # nothing of the climb before it begins
     climbed = pictures.roofline(some, about, 989e12, 3.95e12, rungs=True)
     assert "rung 1 first: 96 TFLOP/s" in climbed.alt and "rung 9 stored in pieces: 678" in climbed.alt
-    burst, load = climb.alt.split("After a second of load: ")
-    for words in ("8 a whole block: 580 TFLOP/s", "cuBLAS, x̂ ready: 648", "dequantize + cuBLAS: 545"):
-        assert words in load and words not in burst  # every point against the lines of its own conditions
     both = pictures.ladder(some, about)
     assert about in both.alt and "7 filled multiprocessors 28.8 µs (0.91×)" in both.alt  # as in its box
     for picture in (climb, roofline, both):
@@ -777,7 +781,7 @@ def test_pictures_of_the_recorded_climb():
 
 def test_the_timeline_has_the_clocks_of_the_recorded_boxes():
     known = racing.bounds()
-    for (title, (dots, issue, products)), name in zip(
+    for (title, (dots, _, issue, products)), name in zip(
         pictures.CLOCKS.items(), ("4 subnormals", "5 one dot per iteration"), strict=True
     ):
         iterations = 128 // RUNGS[name].constants["BLOCK_K"]
@@ -786,8 +790,13 @@ def test_the_timeline_has_the_clocks_of_the_recorded_boxes():
             iterations * known[name].issue,
             iterations * known[name].tensor,
         )
-    assert "5716 clocks for 16 dots" in pictures.timeline().alt
-    assert "4668 clocks for 4 dots" in pictures.timeline().alt
+    told = pictures.timeline().alt
+    assert "5615 clocks for 16 dots" in told and "4848 clocks for 4 dots" in told
+    before, after = 810 + 2048 - 810 / 8, 2 * (572 + 1024 / 2)  # clocks per block of a long loop
+    assert (int(before), after / 2) == (2756, 1084) and round(1 - after / before, 2) == 0.21
+    times = {row["path"]: row["us"] for row in recorded.rows("ladder") if "x768x768" in row["case"][-20:]
+             and "100864" in row["case"]}  # fmt: skip
+    assert round(1 - times["5 one dot per iteration"] / times["4 subnormals"], 2) == 0.17
 
 
 def test_under_full_load_the_clock_falls():
@@ -890,16 +899,8 @@ def test_of_rung_5_the_time_falls_and_the_forecast_does_not(value, words):
         ("q5", 24, "its own column of dW only"),
         ("q5", 96, "share no row"),
         ("q1", 768, "if only dy were moved"),
+        ("q1", 1500, "too many FLOP per byte"),
         ("q4", 1.5, "as long as one part of K"),
-        ("q7", 1, "no free slot"),
-        ("q7", 144 / 132, "every slot stayed busy"),
-        ("q7", 3, "the programs that are left"),
-        ("q14", (768, 768, 8), "per element"),
-        ("q14", (12, 12, 1), "Axis 2"),
-        ("q14", (12, 12), "three axes"),
-        ("q14", (6, 3, 8), "How many tiles"),
-        ("q14", (64, 64, 8), "a tile's side"),
-        ("q14", (8, 12, 12), "the wrong order"),
         ("q12", 679.4 / 1237.3, "in which it works"),
         ("q12", 1 - 555.2 / 1237.3, "time beyond the bound"),
         ("q12", 502.7, "from 0 to 1"),

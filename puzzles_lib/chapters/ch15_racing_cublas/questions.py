@@ -121,11 +121,6 @@ QUESTIONS = (
                 "That's nearly it, but some bytes are missing: do you have scales, minima and dW?",
             ),
             Nudge(
-                lambda v, r: v > 1.02 * r,
-                "That's too many FLOP per byte, so you've left out some bytes. The kernel reads words, "
-                "scales, minima and dy, and writes dW.",
-            ),
-            Nudge(
                 lambda v, r: abs(v / _flop_per_byte(2 * COUT * CIN) - 1) < 0.0005,
                 "That's correct for a dW in float32. Here, dW is bfloat16.",
             ),
@@ -139,6 +134,11 @@ QUESTIONS = (
                 lambda v, r: abs(v / 768 - 1) < 0.02,
                 "That's correct if only dy were moved. The kernel reads words, scales and minima, too, and "
                 "writes dW.",
+            ),
+            Nudge(
+                lambda v, r: v > 1.02 * r,
+                "That's too many FLOP per byte, so you've left out some bytes. The kernel reads words, "
+                "scales, minima and dy, and writes dW.",
             ),
             Nudge(
                 lambda v, r: v < r,
