@@ -381,7 +381,7 @@ def timeline() -> Picture:
         figure,
         f"What works when, for {BLOCKS} blocks of 128 rows, to the scale of the clocks. {'. '.join(told)}. "
         f"In rung 4, the threads unpack for a short dot, wait while the tensor cores compute it, then unpack "
-        f"for the next; only the eighth dot of a block runs while they unpack. In rung 5, they wait for the "
+        f"for the next. Only the eighth dot of a block runs while they unpack. In rung 5, they wait for the "
         f"first half of a dot, and unpack for the next dot while the tensor cores compute the second half.",
     )
 
