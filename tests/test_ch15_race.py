@@ -370,9 +370,7 @@ def test_how_long_each_rung_waits_is_what_the_text_says():
         if name in known:
             assert told["us"] > records.bound_of(known[name]).at(told["mhz"]).forecast_us
     prose = {c["id"]: "".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"]}
-    share = (
-        "a third to a half of the time of rungs 1 to 4. It's a sixth of rung 5's, and 6 to 9% of rungs 6 to 9's"
-    )
+    share = "a third to a half of the time of rungs 1 to 4. It's a sixth of rung 5's, and 6 to 9%"
     assert share in prose["climb-idea"]
     last = records.bound_of(known["9 stored in pieces"])
     assert last.tensor_us / known["9 stored in pieces"].rows[0]["us"] == pytest.approx(2 / 3, abs=0.01)
