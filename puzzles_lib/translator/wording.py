@@ -1279,10 +1279,10 @@ def _no_such_axis(t: Trouble, _: re.Match) -> str:
             whole = t.text(t.node) if t.node else text
             return f"{whole} does not exist: {text} has only {known}"
         return f"{text} is one number, which has no shape"
-    whole = t.node.value if isinstance(t.node, ast.Subscript) else None
-    of = t.seen.value(whole) if whole else None
-    if whole and isinstance(of, tl.tuple | tuple) and len(of) == 2:
-        return f"the index is out of range: {t.text(whole)} has 2 elements, so it must be 0 or 1"
+    picked = t.node.value if isinstance(t.node, ast.Subscript) else None
+    of = t.seen.value(picked) if picked else None
+    if picked and isinstance(of, tl.tuple | tuple) and len(of) == 2:
+        return f"the index is out of range: {t.text(picked)} has 2 elements, so it must be 0 or 1"
     return "the index is out of range: the index of the first element is 0"
 
 
