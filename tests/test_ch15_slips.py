@@ -15,8 +15,8 @@ from puzzles_lib.source import define, with_helpers
 SMALL = {"BLOCK_M": 128, "BLOCK_N": 64}
 
 
-def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
-    """A version in small tiles with edits somewhere in its kernel or helpers, and its report."""
+def tried(rung: Rung, *edits: tuple[str, str], tiles: dict[str, int] = SMALL) -> tuple[Rung, Report]:
+    """A version in tiles of these sizes with edits somewhere in its kernel or helpers, and its report."""
     functions = list(with_helpers(rung.kernel))
     sources = {each.__name__: each.src for each in functions}
     for old, new in edits:
@@ -27,9 +27,9 @@ def tried(rung: Rung, *edits: tuple[str, str]) -> tuple[Rung, Report]:
         scope[each.__name__] = define(
             f"@triton.jit\n{sources[each.__name__]}", f"<a try of {each.__name__}>", scope
         )
-    tiles = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
+    loaded = {"words": (16, 64), "params": (1, 256), "dy": (128, 128)} if rung.descriptors else None
     kernel = scope[rung.kernel.__name__]
-    made = Rung(rung.name, kernel, splits=1, descriptors=tiles, **rung.options, **rung.constants | SMALL)
+    made = Rung(rung.name, kernel, splits=1, descriptors=loaded, **rung.options, **rung.constants | tiles)
     return made, examine(kernel, small_puzzle(made), until_failure=True)
 
 
@@ -42,6 +42,7 @@ CORNERS = """[group + 4 * block + half, 0]) * unit  # [1, BLOCK_K]
         minimum = params_in.load([group + 4 * block + 2 + half, 0])"""
 SCALE, MINIMUM = "[group + 4 * block + half, 0]", "[group + 4 * block + 2 + half, 0]"
 MIXED = (CORNERS, CORNERS.replace("+ half", "+ 2 * half").replace("2 + 2 * half", "2 * half + 1"))
+PER_STEP = CORNERS.replace("4 * block + half", "step").replace("4 * block + 2", "step + 2 - half")
 PER_HALF = CORNERS.replace("4 * block + half", "4 * step").replace("4 * block + 2 + half", "4 * step + 2")
 TRIES = [
     (versions.along_k, ("(words >> 2 * j)", "(words >> j)"), "shifted by j bits", "Field j"),
@@ -70,10 +71,14 @@ TRIES = [
     (versions.one_dot, (FOUR, f"tl.permute({FOUR}, (0, 2, 1))"), "out of order", "Which axis is the field"),
     (versions.by_tma, (f"tl.trans(words_in.load({CORNER}))", f"words_in.load({CORNER})"),
      "mask is [16, 4, 64]", "A block of words has 16 rows"),
-    (versions.by_tma, (CORNER, "[step * 16, n]"), "every half block", "A corner for each tile"),
+    (versions.by_tma, (CORNER, "[step * 16, n]"), "read past the end", "A corner for each tile"),
+    (versions.by_tma, (SCALE, "[group + 4 * block + half, 64 * half]"), "scales begin at column 0", ""),
+    (versions.by_tma, (CORNERS, PER_STEP), "by 1 row per half block", "Four rows per block"),
+    (versions.subnormal, ("(101 - 2 * (j % 4))", "(101 - (j % 4))"), "falls by 2", "The exponent"),
+    (versions.by_tma, ("minimum.to(tl.float32) * 2.0**-32", "minimum.to(tl.float32)"), "2^32 too large", ""),
     (versions.by_tma, (CORNER, "[block, n]"), "16 rows of words", "A block of words has 16 rows"),
     (versions.by_tma, (CORNER, "[block * 128, n]"), "128 per block", ""),
-    (versions.by_tma, (CORNER, "[step * BLOCK_K, n]"), "every half block", ""),
+    (versions.by_tma, (CORNER, "[step * BLOCK_K, n]"), "read past the end", ""),
     (versions.by_tma, ("[group + 4", "[4"), "first group's scales and minima", ""),
     (versions.whole, (PLACED, "tl.reshape(tl.join(pair, pair >> 8), (COLUMNS, 2, 8))"),
      "tl.reshape keeps the order", ""),
@@ -117,8 +122,20 @@ def test_a_slip_is_named_and_its_hint_comes_first(rung, edit, words, title, monk
     assert title in hint(made).headline
 
 
+def test_a_product_and_a_sum_in_place_of_fma_are_named():
+    """In small tiles, the result is still within the tolerance."""
+    fused, apart = (
+        "tl.fma(code, scale[None, :], minimum[None, :])",
+        "code * scale[None, :] + minimum[None, :]",
+    )
+    tiles = {name: versions.subnormal.constants[name] for name in SMALL}
+    _, report = tried(versions.subnormal, (fused, apart), tiles=tiles)
+    assert "rounded twice, after the product and after the sum: tl.fma" in str(report)
+
+
 def test_every_slip_is_tried():
-    assert [text for text in SLIPS if not any(words in text for _, _, words, _ in TRIES)] == []
+    tried_here = [*(words for _, _, words, _ in TRIES), "rounded twice"]
+    assert [text for text in SLIPS if not any(words in text for words in tried_here)] == []
 
 
 def test_no_case_is_named_after_the_tables_that_a_kernel_loads():

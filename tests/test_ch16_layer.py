@@ -417,7 +417,7 @@ def test_what_is_said_of_means():
     printed = cells["p26-mean"].outputs[0].text
     off = dict(re.findall(r"(to the nearest|mean of +\d+): off by ([\d.]+)", printed))
     assert off["to the nearest"] == "1.87" and off["mean of  1"] == "2.46"
-    assert all(f"{number}" in cells["p26-mean-idea"].source for number in ("1.87", "2.46"))
+    assert "2.46 times the norm" in cells["p26-mean-idea"].source
     assert abs(ASKED["q3"].right() - float(off["mean of 64"])) < 0.05
 
 
@@ -567,6 +567,9 @@ def test_a_compiled_model_loses_what_a_call_does_on_the_side(capsys):
     assert told == ["all 4 tests: ok", "plain: [0.0, 2.0], compiled: [0.0, 2.0]: ok"]
     exec(repair.replace('changes = ("x",)\n', "").replace("made::", "lie::"), scope)
     assert capsys.readouterr().out.endswith("plain: [0.0, 2.0], compiled: [-1.0, 2.0]: not solved yet\n")
+    for n in range(9):  # torch compiles a function eight times at most
+        exec(repair.replace('changes = ("x",)\n', "").replace("made::", f"lie_{n}::"), scope)
+        assert capsys.readouterr().out.endswith("compiled: [-1.0, 2.0]: not solved yet\n")
     exec(PROSE["op-s"].replace('"ch16::', '"ch16_made::'), scope)
     exec(PROSE["op-s-harm"], scope)
     told = capsys.readouterr().out.splitlines()
@@ -906,6 +909,7 @@ def test_a_layer_without_its_x_saves_little_until_relu_keeps_bits(capsys):
         ("signs(x)", "signs(x + 0.001)", "gradcheck: True, but where x is 0, dx is dy"),
         ("signs(x)", "signs(x.unflatten(1, (-1, 8)).flip(2).flatten(1))", "gradcheck: False. If dy is 1"),
         (saved, "pass", "not solved yet: forward saves nothing"),
+        (saved, "ctx.packed = signs(x)", "forward keeps ctx.packed, but backward unpacks what ctx.save_for"),
     ):
         assert PROSE["train-relu"].count(right) == 1
         exec(PROSE["train-relu"].replace(right, wrong), made)
@@ -1122,6 +1126,9 @@ def test_a_size_that_fits_some_strides_only_fails(size, faulty, words, capsys):
         text in PROSE["train-op-examine"] for text in ("randn(128, 7).T", "[:, ::3]", ".expand(5, 70)")
     )
     told = list(judged.contract(made["pack_by_mine"], made["pack_by_spec"], inputs.values()))
+    if "storage" in size:  # opcheck's copies have another storage
+        (line, *_) = judged.contract(made["pack_by_mine"], made["pack_by_spec"], [torch.randn(5, 70)])
+        assert "size must follow from x's shape and strides" in " ".join(line.split())
     found = {name for name, line in zip(inputs, told, strict=False) if "FAILS" in line}
     assert found == faulty and any(words in line for line in told)
     assert not any("stride_xm" in line or "setStorage" in line for line in told)

@@ -59,17 +59,17 @@ class Evidence:
     """What decides a version's speed, read from the compiler's output.
 
     registers: per thread. spills: bytes per thread. shared: bytes per program. operand: where the tensor
-    cores take x̂ from. pending: groups of wgmma that may still run when an iteration ends. passed_on: bytes
-    that threads exchange through shared memory per iteration. instructions, products: those of one iteration,
-    per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that write what a
-    wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
+    cores take x̂ from. in_flight: rows of K whose wgmmas may still run when an iteration ends. passed_on:
+    bytes that threads exchange through shared memory per iteration. instructions, products: those of one
+    iteration, per warp and per program; 0 if no loop has matrix instructions. overwrites: instructions that
+    write what a wgmma may still read. notes: ptxas's remarks on wgmma. code: digest of the machine code.
     """
 
     registers: int
     spills: int
     shared: int
     operand: str
-    pending: int
+    in_flight: int
     passed_on: int
     instructions: int
     products: int
@@ -90,7 +90,7 @@ class Evidence:
             f"{self.registers} registers per thread, {self.spills} bytes spilled, "
             f"{self.shared} bytes of shared memory per program",
             f"x̂ reaches the tensor cores from {self.operand}",
-            f"{_in_flight(self.pending)} in flight across iterations",
+            f"{_in_flight(self.in_flight, block_k)} in flight across iterations",
             f"in each iteration of {block_k} rows, threads exchange {self.passed_on} bytes through shared "
             "memory",
         ]
@@ -103,7 +103,7 @@ class Evidence:
             "spills": "{} bytes spilled",
             "shared": "{} bytes of shared memory",
             "operand": "x̂ from {}",
-            "pending": "{} groups of wgmma in flight across iterations",
+            "in_flight": "{} rows in flight across iterations",
             "passed_on": "{} bytes exchanged",
             "instructions": "{} instructions per iteration",
             "overwrites": "{} overwrites",
@@ -126,7 +126,7 @@ def evidence(rung: Rung, compiled: Stages) -> Evidence:
         spills=compiled.spills,
         shared=compiled.shared_bytes,
         operand=operand(compiled),
-        pending=pending(compiled),
+        in_flight=rows_in_flight(rung, compiled),
         passed_on=bytes_passed_on(rung, compiled),
         instructions=turn.instructions if turn else 0,
         products=turn.products if turn else 0,
@@ -136,8 +136,8 @@ def evidence(rung: Rung, compiled: Stages) -> Evidence:
     )
 
 
-def _in_flight(count: int) -> str:
-    return f"{count} wgmma group{'s' * (count != 1)} may stay" if count else "no wgmma stays"
+def _in_flight(rows: int, block_k: int) -> str:
+    return f"the wgmmas of the last {rows} of {block_k} rows may stay" if rows else "no wgmma stays"
 
 
 def digest(compiled: Stages) -> str:
@@ -157,10 +157,23 @@ def operand(compiled: Stages) -> str:
     return "registers" if any("dot_op" in line for line in dots) else "shared memory"
 
 
-def pending(compiled: Stages) -> int:
-    """Return how many groups of wgmma may still run when an iteration ends."""
-    waits = [o for name, o in matrix_loop(compiled.sass) if name == "WARPGROUP.DEPBAR.LE"]
-    return int(waits[-1].split(",")[1], 0) if waits else 0
+def rows_in_flight(rung: Rung, compiled: Stages) -> int:
+    """Return how many rows of K may still be multiplied when an iteration ends.
+
+    A wait lets the latest groups of wgmma run on, as many as it says. What starts after the last wait may run
+    on, too.
+    """
+    groups, running = [0], 0  # wgmmas of each group, the last one unfinished; groups that may run
+    for name, operands in matrix_loop(compiled.sass):
+        if name.startswith("HGMMA"):
+            groups[-1] += 1
+            if "gsb" in operands:  # the last wgmma of its group
+                groups.append(0)
+                running += 1
+        elif name == "WARPGROUP.DEPBAR.LE":
+            running = min(running, int(operands.split(",")[1], 0))
+    flying = sum(groups[-1 - running :])
+    return rung.constants["BLOCK_K"] * flying // max(1, sum(groups))
 
 
 def bytes_passed_on(rung: Rung, compiled: Stages) -> int:

@@ -117,76 +117,63 @@ def roofline(
 
 
 class Limits(Protocol):
-    """The parts of a bound that `climb` needs, in microseconds."""
+    """The parts of a forecast that `climb` needs, in microseconds."""
 
     @property
-    def least_us(self) -> float: ...
+    def issue_us(self) -> float: ...
 
     @property
-    def forecast_us(self) -> float: ...
+    def tensor_us(self) -> float: ...
 
-    def at(self, mhz: float) -> "Limits": ...
+    @property
+    def sums_us(self) -> float: ...
 
 
-def climb(
-    bounds: Mapping[str, Limits],
-    rows: Sequence[Mapping],
-    about: str,
-    peak: float,
-    loaded: Mapping[str, Mapping],
-) -> Picture:
-    """Draw the ladder as a path under the roof, in a burst and under load.
+def climb(bounds: Mapping[str, Limits], rows: Sequence[Mapping], about: str) -> Picture:
+    """Draw where each version's time in a burst goes: what its forecast counts, and the rest.
 
-    Both panels draw what each version's machine code allows at the clock of its run, and what it reached.
-
-    bounds: the versions' bounds by name, in order, at the largest K of the rows. rows: bench "ladder". peak:
-    FLOP/s of the chip at its highest clock. loaded: ``us`` and ``mhz`` after a second of load, by path.
+    bounds: the versions' bounds by name, in order, at the largest K of the rows. rows: bench "ladder".
     """
-    figure = new_figure(8.4, 4.8)
-    axes = figure.subplots(1, 2, sharey=True)
+    figure = new_figure(8.4, 4.6)
+    ax = figure.subplots()
     count = max(_sizes(rows))
     burst = _of(rows, count)
-    cout, cin = _size(next(iter(burst.values())))[1:]
-    work = 2 * count * cout * cin / 1e6  # TFLOP/s from microseconds
-    under_load = {name: limits.at(loaded[name]["mhz"]) for name, limits in bounds.items()}
-    panels = (("in a burst", burst, bounds), ("after a second of load", loaded, under_load))
     told = []
-    for ax, (title, taken, allowed) in zip(axes, panels, strict=True):
-        parts = []
-        tops = []
-        for place, (name, limits) in enumerate(allowed.items()):
-            low, high = work / limits.forecast_us, work / limits.least_us
-            tops.append(high)
-            ax.bar(place, high - low, bottom=low, width=0.7, color=PALE_SKY, edgecolor=SKY)
-            speed = work / taken[name]["us"]
-            parts.append(f"{name}: {speed:.0f} TFLOP/s, code allows {low:.0f} to {high:.0f}")
-            rivals = (work / taken[path]["us"] for path in (CUBLAS, UNFUSED))
-            crossed = any(abs(speed - 44 - height) < 30 for height in rivals)
-            height = speed + 40 if crossed else speed - 44  # no line runs through a number
-            label(ax, place + 0.1, height, f"{speed:.0f}", fontsize=9, behind=PAPER)
-        speeds = [work / taken[name]["us"] for name in allowed]
-        ax.plot(range(len(speeds)), speeds, "^-", color=BLUE, markersize=7, zorder=3)
-        lines = [("tensor cores at 1.98 GHz", peak / 1e12, INK)] if taken is burst else []
-        lines += [("cuBLAS, x̂ ready", work / taken[CUBLAS]["us"], ORANGE)]
-        lines += [("dequantize + cuBLAS", work / taken[UNFUSED]["us"], VERMILLION)]
-        for name, height, color in lines:
-            words = f"{name}: {height:.0f}"
-            ax.axhline(height, color=color, linewidth=1.6, zorder=1)
-            above = max(height, *tops[:5]) + 12  # also above the bars that the words would cross
-            label(ax, -0.4, above, words, align="left baseline", fontsize=9, color=color)
-            parts.append(f"{words} TFLOP/s")
-        ax.set_xticks(range(len(speeds)), [name.split()[0] for name in allowed])
-        ax.tick_params(labelsize=9)
-        ax.set(xlim=(-0.5, len(speeds) - 0.4), ylim=(0, 1.08 * peak / 1e12))
-        ax.set_title(title, fontsize=10, color=INK)
-        ax.set_xlabel("rung", fontsize=9)
-        ax.spines[["top", "right"]].set_visible(False)
-        told.append(f"{title.capitalize()}: {'; '.join(parts)}")
-    axes[0].set_ylabel(f"TFLOP/s at K = {count}", fontsize=10)
-    words = "bars: what the machine code of a rung allows, from no overlap (the forecast) to full overlap,"
-    clocks = "at 1.98 GHz on the left, at the rung's own measured clock on the right"
-    figure.supxlabel(f"{words}\n{clocks}\n{about}", fontsize=9, color=FAINT)
-    return Picture(figure, f"The climb at K = {count}, {about}. {'. '.join(told)}.")
+    looks = (
+        ("issuing instructions", SKY),
+        ("tensor cores", GREEN),
+        ("partial sums", YELLOW),
+        ("the rest", PALE),
+    )
+    for place, (name, limits) in enumerate(bounds.items()):
+        us = burst[name]["us"]
+        known = [limits.issue_us, limits.tensor_us, limits.sums_us]
+        left = 0.0
+        for (what, color), part in zip(looks, [*known, us - sum(known)], strict=True):
+            legend = what if not place else None
+            rest = {"hatch": "//", "edgecolor": LINE} if what == "the rest" else {"edgecolor": PAPER}
+            ax.barh(place, part, left=left, color=color, height=0.68, label=legend, **rest)
+            left += part
+        label(ax, max(us, burst[UNFUSED]["us"]) + 12, place, f"{us:.0f} µs", align="left", fontsize=9)
+        issue, tensor, sums = known
+        told.append(
+            f"{name}: {us:.0f} µs, of which {issue:.0f} to issue, {tensor:.0f} on tensor cores, {sums:.0f} "
+            f"for partial sums, {us - sum(known):.0f} the rest"
+        )
+    for path, color in ((CUBLAS, ORANGE), (UNFUSED, VERMILLION)):
+        us = burst[path]["us"]
+        words = f"{path.replace('x^', 'x̂')}: {us:.0f} µs"
+        ax.axvline(us, color=color, linewidth=1.6, zorder=3, label=words)
+        told.append(words)
+    ax.set_yticks(range(len(bounds)), list(bounds), fontsize=9)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.12 * max(burst[name]["us"] for name in bounds))
+    ax.tick_params(axis="x", labelsize=9)
+    ax.set_xlabel(f"µs in a burst, K = {count}", fontsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=9, frameon=False, loc="lower right")
+    figure.supxlabel(about, fontsize=9, color=FAINT)
+    return Picture(figure, f"Where the time of each rung goes, K = {count}, {about}. {'; '.join(told)}.")
 
 
 def _sizes(rows: Sequence[Mapping]) -> set[int]:
@@ -220,7 +207,7 @@ def traffic(rows: int = 100864, cout: int = 768, cin: int = 768) -> Picture:
             ax.barh(place, count / 1e6, left=left / 1e6, color=color, height=0.62, edgecolor="white")
             middle = (left + count / 2) / 1e6
             if count < 30e6:  # too narrow for its name
-                label(ax, middle, place - 0.43, what, align="baseline", fontsize=9)
+                label(ax, 2, place - 0.36, what, align="left bottom", fontsize=9)
             else:
                 label(ax, middle, place, what, fontsize=9)
             left += count
@@ -353,34 +340,37 @@ def _raised(number: int) -> str:
 
 BLOCKS = 2  # of 128 rows, in `timeline`
 CLOCKS = {
-    "rung 4: the threads wait for each dot": (8, 810 / 8, 2048 / 8),
-    "rung 5: the threads unpack for the next dot meanwhile": (2, 572, 1024),
+    "rung 4: all dots but a block's last are waited for": (8, 1, 810 / 8, 2048 / 8),
+    "rung 5: each dot is cut into halves, and the second half runs on": (2, 2, 572, 1024),
 }
-"""By title: dots per block of 128 rows, clocks to issue one dot's instructions, clocks of its products."""
+"""By title: dots per block of 128 rows, groups of wgmma per dot, clocks to issue a dot's instructions, clocks
+of its products."""
 
 
 def timeline() -> Picture:
-    """Draw unpacking and tensor cores one after the other, and overlapped, on the scale of their clocks."""
+    """Draw when the threads unpack and wait, and when the tensor cores work, on the scale of their clocks."""
     figure, ax = new_sheet(27, 8.6)
-    left, scale = 4.8, 19 / 5716
+    left, scale = 4.8, 19 / 5615
     told = []
-    for top, (title, (dots, issue, products)) in zip((0.9, 5.0), CLOCKS.items(), strict=True):
+    for top, (title, (dots, groups, issue, products)) in zip((0.9, 5.0), CLOCKS.items(), strict=True):
         label(ax, 0.2, top - 0.35, title, align="left", weight="bold")
         for lane, name in enumerate(("threads", "tensor cores")):
             label(ax, left - 0.3, top + 0.5 + 1.1 * lane, name, align="right")
-        starts, free = 0.0, 0.0  # clocks at which the threads begin to unpack, and the tensor cores are idle
+        now, free = 0.0, 0.0  # clocks at which the threads begin to unpack, and the tensor cores are idle
         for j in range(BLOCKS * dots):
-            overlaps = dots == 2
-            box(ax, left + scale * starts, top, scale * issue, 1, "unpack" * overlaps, color=SKY, fontsize=9)
-            begins = max(starts + issue, free)
-            waits = (starts + issue, begins if overlaps else begins + products)
-            if waits[1] > waits[0]:
-                x, width = left + scale * waits[0], scale * (waits[1] - waits[0])
-                box(ax, x, top, width, color=None, hatch="...")
+            box(ax, left + scale * now, top, scale * issue, 1, "unpack" * (dots == 2), color=SKY, fontsize=9)
+            now += issue
+            begins = max(now, free)
+            for half in range(groups):
+                words = f"{j}{'ab'[half]}" if groups == 2 else str(j % dots)
+                x, width = left + scale * (begins + half * products / groups), scale * products / groups
+                box(ax, x, top + 1.1, width, 1, words, color=GREEN, fontsize=9)
             free = begins + products
-            starts = begins if overlaps else free
-            words = f"dot {j}" if overlaps else str(j % dots)
-            box(ax, left + scale * begins, top + 1.1, scale * products, 1, words, color=GREEN, fontsize=9)
+            runs_on = groups == 2 or j % dots == dots - 1  # into the next unpacking
+            resumes = begins + products / 2 if groups == 2 else begins if runs_on else free
+            if resumes > now:
+                box(ax, left + scale * now, top, scale * (resumes - now), color=None, hatch="...")
+            now = resumes
         end = left + scale * free
         ax.plot([end, end], [top - 0.2, top + 2.4], color=VERMILLION, linewidth=2)
         label(ax, end + 0.2, top + 1.6, f"{free:.0f}\nclocks", align="left", color=VERMILLION, fontsize=9)
@@ -391,8 +381,8 @@ def timeline() -> Picture:
         figure,
         f"What works when, for {BLOCKS} blocks of 128 rows, to the scale of the clocks. {'. '.join(told)}. "
         f"In rung 4, the threads unpack for a short dot, wait while the tensor cores compute it, then unpack "
-        f"for the next. In rung 5, they unpack for dot 1 while the tensor cores compute dot 0, and so on, so "
-        f"the tensor cores never idle after the first dot begins.",
+        f"for the next. Only the eighth dot of a block runs while they unpack. In rung 5, they wait for the "
+        f"first half of a dot, and unpack for the next dot while the tensor cores compute the second half.",
     )
 
 
@@ -497,7 +487,7 @@ def waves(launches: Mapping[str, tuple[int, int]]) -> Picture:
                    edgecolor=LINE)  # fmt: skip
             full = busy > places / 2
             height, ink, behind = (busy / 2, "white", None) if full else (busy + places / 4, INK, PALE)
-            words = f"{busy} of {places} slots busy"
+            words = f"{busy} of {places} slots busy" if full else f"only {busy} busy, {places - busy} empty"
             label(ax, start + time * 500, height, words, fontsize=9, color=ink, behind=behind, pad=2)
             left -= busy
             rounds += 1

@@ -20,11 +20,6 @@ def _flop_per_byte(more: int = 0) -> float:
     return 2 * rows * COUT * CIN / (words + params + 2 * rows * COUT + 2 * COUT * CIN + more)
 
 
-def _reads_of_dy() -> tuple[int, int]:
-    first, bigger = versions.first, versions.bigger
-    return CIN // first.constants["BLOCK_N"], CIN // bigger.constants["BLOCK_N"]
-
-
 def _exponent() -> int:
     word = torch.tensor([1 << 6], dtype=torch.int16)  # code 1 in field 3
     return int(word.view(torch.bfloat16).double().log2())
@@ -54,26 +49,12 @@ def _times_unpacked() -> int:
     return COUT // versions.first.constants["BLOCK_M"]
 
 
-def _sum_registers() -> int:
-    bigger = versions.bigger
-    return bigger.constants["BLOCK_M"] * bigger.constants["BLOCK_N"] // (32 * bigger.options["num_warps"])
-
-
-def _before_the_first_store() -> tuple[int, int]:
-    sums = versions.whole.constants["BLOCK_M"] * versions.whole.constants["BLOCK_N"]
-    return 4 * sums, 4 * sums // 8
-
-
 def _record(rung: Rung) -> Record:
     """Return the record of a version: an answer is judged without waiting for a compiler."""
     return {record.name: record for record in ladder_records()}[rung.name]
 
 
-def _first_grid() -> tuple[int, int, int]:
-    return versions.first.grid()
-
-
-def _rounds(rung: Rung = versions.bigger) -> int:
+def _rounds(rung: Rung) -> int:
     found = _record(rung).evidence
     places = MULTIPROCESSORS * resident(found.registers, found.shared, rung.options["num_warps"])
     return -(-math.prod(rung.grid()) // places)
@@ -90,17 +71,27 @@ def _passed_on() -> int:
     return _record(versions.along_k).evidence.passed_on
 
 
-def _operand_registers() -> int:
-    whole = versions.whole
-    values = whole.constants["BLOCK_N"] * whole.constants["BLOCK_K"]
-    return 2 * values // (4 * 32 * whole.options["num_warps"])
+def _tile_bytes() -> int:
+    return 2 * versions.bigger.constants["BLOCK_K"] * versions.bigger.constants["BLOCK_N"]
 
 
-def _saved_clocks() -> int:
-    """Return the clocks to issue that rung 8 saves in the rows of one of its iterations."""
-    filled, whole = _record(versions.filled), _record(versions.whole)
-    turns = whole.launch["BLOCK_K"] // filled.launch["BLOCK_K"]
-    return round(turns * bound_of(filled).issue - bound_of(whole).issue)
+def _most_expensive() -> str:
+    """Return what costs rung 6 most time at the long K: issuing, time beyond the forecast, or empty slots."""
+    limits = bound_of(_record(versions.by_tma))
+    programs = math.prod(versions.by_tma.grid())
+    busy = programs / (_rounds(versions.by_tma) * MULTIPROCESSORS)
+    took = _times(versions.by_tma.name)[0]["us"]
+    costs = {
+        "issuing": limits.issue_us,
+        "waits": took - limits.forecast_us,
+        "slots": (1 - busy) * (took - limits.sums_us),
+    }
+    return max(costs, key=lambda name: costs[name])
+
+
+def _share_of_sums(count: int = ROWS[1]) -> float:
+    limits = bound_of(_record(versions.whole), count)
+    return limits.sums_us / limits.forecast_us
 
 
 def _falls() -> str:
@@ -145,6 +136,11 @@ QUESTIONS = (
                 "writes dW.",
             ),
             Nudge(
+                lambda v, r: v > 1.02 * r,
+                "That's too many FLOP per byte, so you've left out some bytes. The kernel reads words, "
+                "scales, minima and dy, and writes dW.",
+            ),
+            Nudge(
                 lambda v, r: v < r,
                 "That's too few FLOP per byte, so some of the bytes you counted aren't moved. The kernel "
                 "reads words, scales, minima and dy, and writes dW.",
@@ -152,21 +148,6 @@ QUESTIONS = (
         ),
         nudge="Count dy (2 bytes per element), the words (a quarter of a byte per code), and scale and "
         "minimum (2 bytes each per group).",
-    ),
-    Question(
-        id="ch15-q2",
-        asks="How many programs of one part of K load the same columns of dy, in rung 1 and in rung 2?",
-        right=_reads_of_dy,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: rung 1 comes first, then rung 2."),
-            Nudge(
-                lambda v, r: len(v) == 2 and v[0] == r[0],
-                "The first number is correct. Rung 2 has wider tiles along CIN. How many fit side by side?",
-            ),
-        ),
-        nudge="A tile of dW needs BLOCK_M columns of dy, and every other tile of its row needs the same "
-        "ones. How many tiles make up a row?",
     ),
     Question(
         id="ch15-q3",
@@ -243,38 +224,6 @@ QUESTIONS = (
         "column?",
     ),
     Question(
-        id="ch15-q6",
-        asks="How many 32-bit registers of each thread hold the float32 sums of a 256 × 128 tile, with 8 "
-        "warps?",
-        right=_sum_registers,
-        kind=int,
-        nudges=(
-            Nudge(
-                lambda v, r: v == r // 2, "Two bfloat16 numbers share a register, but a float32 fills one."
-            ),
-            Nudge(lambda v, r: v == 32 * r, "That's the number per warp. A warp has 32 threads."),
-        ),
-        nudge="Divide the elements of the tile among 8 warps of 32 threads.",
-    ),
-    Question(
-        id="ch15-q7",
-        asks="One program takes a time of 1. How long does the launch of rung 2 take?",
-        right=lambda: float(_rounds()),
-        kind=float,
-        nudges=(
-            Nudge(
-                lambda v, r: v == 1,
-                "Some programs find no free slot at first. When can they start?",
-            ),
-            Nudge(
-                lambda v, r: 1 < v < 1.5,
-                "That would be the time if every slot stayed busy. What do most slots do while the last "
-                "programs run?",
-            ),
-        ),
-        nudge="Fill the slots with programs. When those end, start the programs that are left.",
-    ),
-    Question(
         id="ch15-q8",
         asks="How many bytes do threads exchange through shared memory in an iteration of rung 3?",
         right=_passed_on,
@@ -287,67 +236,6 @@ QUESTIONS = (
             ),
         ),
         nudge="Which thread unpacks a value of x̂ here, and which thread hands it to the tensor cores?",
-    ),
-    Question(
-        id="ch15-q9",
-        asks="How many 32-bit registers of each thread hold an iteration's 128 × 128 values of x̂, with 8 "
-        "warps?",
-        right=_operand_registers,
-        kind=int,
-        nudges=(
-            Nudge(lambda v, r: v == 2 * r, "A register holds two bfloat16 numbers. Did you count one?"),
-            Nudge(lambda v, r: v == 32 * r, "That's the number per warp. A warp has 32 threads."),
-        ),
-        nudge="Divide the values among 8 warps of 32 threads, and put two of them into each register.",
-    ),
-    Question(
-        id="ch15-q10",
-        asks="How many bytes of a program's 256 × 128 sums go through shared memory before its first store, "
-        "in rung 8 and in eight pieces?",
-        right=_before_the_first_store,
-        kind=tuple,
-        nudges=(
-            Nudge(
-                lambda v, r: v == tuple(n // 4 for n in r),
-                "That's how many sums go through. How many bytes does a float32 number have?",
-            ),
-            Nudge(
-                lambda v, r: v == tuple(n // 2 for n in r), "dW is bfloat16 at the end, but sums are float32."
-            ),
-            Nudge(lambda v, r: v == tuple(reversed(r)), "Swap them: rung 8 comes first."),
-            Nudge(
-                lambda v, r: len(v) == 2 and v[0] == r[0],
-                "The first number is correct. Of eight pieces, how many must have gone through before the "
-                "first one can be stored?",
-            ),
-        ),
-        nudge="In rung 8, the whole tile goes through shared memory first. In pieces, the first piece does.",
-    ),
-    Question(
-        id="ch15-q11",
-        asks="How many clocks of issuing does rung 8 save per 128 rows, compared with rung 7?",
-        right=_saved_clocks,
-        kind=int,
-        nudges=(
-            Nudge(
-                lambda v, r: v < 0,
-                "An iteration of rung 7 has half as many rows. How many iterations does it need for 128?",
-            ),
-            Nudge(
-                lambda v, r: v in (538, 608),
-                "That's one box's clocks. How many clocks do 128 rows take in the other box?",
-            ),
-            Nudge(
-                lambda v, r: v == 2 * 538,
-                "That's what rung 7 takes for 128 rows. How much less does rung 8 take?",
-            ),
-            Nudge(
-                lambda v, r: v in (70, 140),
-                "Only rung 7 needs two iterations for 128 rows. An iteration of rung 8 has all of them.",
-            ),
-            Nudge(lambda v, r: v > r, "Rung 8 can't save more than rung 7 takes. Did you subtract both?"),
-        ),
-        nudge="Both boxes show how many clocks an iteration takes to issue, and how many rows it has.",
     ),
     Question(
         id="ch15-q12",
@@ -383,33 +271,6 @@ QUESTIONS = (
         nudge="Answer with 'forecast', 'time', 'both' or 'neither'.",
     ),
     Question(
-        id="ch15-q14",
-        asks="Which grid does rung 1 need: programs along COUT, programs along CIN, parts of K?",
-        right=_first_grid,
-        kind=tuple,
-        nudges=(
-            Nudge(lambda v, r: len(v) != 3, "The grid has three axes: COUT, CIN, and the parts of K."),
-            Nudge(
-                lambda v, r: v[:2] == (COUT, CIN),
-                "That's one program per element of dW. How many elements does one program compute?",
-            ),
-            Nudge(
-                lambda v, r: 64 in v[:2],
-                "64 is the length of a tile's side. How many tiles fit into 768?",
-            ),
-            Nudge(
-                lambda v, r: v != r and sorted(v) == sorted(r),
-                "The three sizes are correct, but in the wrong order: axis 0 is COUT, axis 1 is CIN, and "
-                "axis 2 counts the parts of K.",
-            ),
-            Nudge(
-                lambda v, r: v[:2] == r[:2],
-                "The tiles are correct. Axis 2 counts the parts of K. How many are there?",
-            ),
-        ),
-        nudge="dW has COUT rows and CIN columns. How many tiles of BLOCK_M × BLOCK_N fit along each axis?",
-    ),
-    Question(
         id="ch15-q15",
         asks="Into how many parts should K be cut, so that no program of rung 7 waits for a slot and as few "
         "slots as possible stay empty?",
@@ -426,5 +287,62 @@ QUESTIONS = (
             ),
         ),
         nudge="One part is 18 programs, and the GPU has 132 slots for them.",
+    ),
+    Question(
+        id="ch15-q16",
+        asks="How many bytes does one iteration's tile of x̂ in rung 2 take in bfloat16?",
+        right=_tile_bytes,
+        kind=int,
+        nudges=(
+            Nudge(lambda v, r: v == r // 2, "That's how many values it has. A bfloat16 takes 2 bytes."),
+            Nudge(
+                lambda v, r: v == 2 * 256 * 128,
+                "256 × 128 is the tile of dW. The tile of x̂ has BLOCK_N columns, and how many rows?",
+            ),
+            Nudge(
+                lambda v, r: v in (2 * 256 * 64, 2 * 32 * 64),
+                "The tile of x̂ has BLOCK_K rows and BLOCK_N columns, as rung 2 is launched.",
+            ),
+        ),
+        nudge="Multiply BLOCK_K rows by BLOCK_N columns by the bytes of a bfloat16.",
+    ),
+    Question(
+        id="ch15-q17",
+        asks='Which costs rung 6 most, at K = 100864: "issuing", "waits" or "slots"?',
+        right=_most_expensive,
+        kind=str,
+        nudges=(
+            Nudge(
+                lambda v, r: v == "issuing",
+                "2 · 197 iterations of 538 clocks at 1.98 GHz are 107 µs. Estimate the other two in the same "
+                "way. If all slots were busy all the time, how long would the iterations take?",
+            ),
+            Nudge(
+                lambda v, r: v == "waits",
+                "The time beyond the forecast is 341.7 - 320.4 µs. Is there anything that costs more?",
+            ),
+        ),
+        nudge='Answer with "issuing", "waits" or "slots".',
+    ),
+    Question(
+        id="ch15-q18",
+        asks="What share of rung 8's forecast is partial sums, at K = 8192 (within 0.02)?",
+        right=_share_of_sums,
+        kind=float,
+        same=lambda value, right: abs(value - right) < 0.02,
+        nudges=(
+            Nudge(
+                lambda v, r: not 0 < v < 1, "A share is a number from 0 to 1. Divide by the whole forecast."
+            ),
+            Nudge(
+                lambda v, r: abs(v - _share_of_sums(ROWS[0])) < 0.02,
+                "That's the share at the long K. The box has a forecast for the short K, too.",
+            ),
+            Nudge(
+                lambda v, r: abs(v + r - 1) < 0.02,
+                "That's the share of the iterations. The rest of the forecast is partial sums.",
+            ),
+        ),
+        nudge="In the box, at K = 8192, the forecast is split into iterations and partial sums.",
     ),
 )

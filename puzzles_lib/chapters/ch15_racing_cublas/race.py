@@ -103,6 +103,7 @@ class Race:
                     f"       the helper {helper} isn't solved yet: its cell is above"
                     for helper in open_helpers
                 ),
+                *(f"       {note}" for note in _other_tiles(self.rung)),
             ]
         if not self.compiled.ok:
             return [f"{name}: does not compile: {self.compiled.refusal}"]
@@ -220,6 +221,19 @@ def _open_helpers(rung: Rung) -> list[str]:
     return [each.__name__ for each in functions if each is not rung.kernel and has_hole(each)]
 
 
+def _other_tiles(rung: Rung) -> list[str]:
+    """Return, for each descriptor whose tile isn't the launch's, what to change in a kernel that fails."""
+    blocks = rung.constants
+    wanted = {"words": (16, "BLOCK_N"), "dy": ("BLOCK_K", "BLOCK_M")}
+    notes = []
+    for name, names in wanted.items():
+        tile = tuple(blocks.get(each, each) for each in names)
+        if rung.descriptors.get(name, tile) != tile:
+            is_now, should = (f"({rows}, {columns})" for rows, columns in (rung.descriptors[name], tile))
+            notes.append(f"the descriptor of {name} loads {is_now}: with these tiles, make it {should}")
+    return notes
+
+
 def _drawn(groups: Sequence[Times]) -> str:
     """Return bars and notes as HTML. Bars of one K have one scale."""
     cells = []
@@ -271,17 +285,19 @@ def figures(rung: Rung) -> dict[str, str]:
     if found is None or found.found is None or found.rung is not rung:
         return {}
     programs, slots = waves(rung, found.compiled)
+    block_k = rung.constants["BLOCK_K"]
     told = {
         "programs": f"{programs} for {slots} slots",
         "registers per thread": f"{found.found.registers}",
         "x̂ reaches the tensor cores from": found.found.operand,
-        "wgmma groups in flight across iterations": f"{found.found.pending}",
-        "rows of K per iteration": f"{rung.constants['BLOCK_K']}",
-        "bytes that threads exchange per iteration": f"{found.found.passed_on}",
+        "rows in flight across iterations": f"{found.found.in_flight} of {block_k}"
+        if found.found.in_flight
+        else "none",
+        "bytes that threads exchange per 128 rows": f"{found.found.passed_on * 128 // block_k}",
     }
     if limits := found.bound():
-        told["clocks to issue per iteration"] = f"{limits.issue:.0f}"
-        told["clocks on tensor cores per iteration"] = f"{limits.tensor:.0f}"
+        told["issuing, all iterations"] = f"{limits.issue_us:.1f} µs"
+        told["tensor cores, all iterations"] = f"{limits.tensor_us:.1f} µs"
         told["forecast in a burst"] = f"{limits.forecast_us:.1f} µs"
     for row in found.times:
         if sizes(row)[0] == ROWS[0] and row["bench"] != "repeats":
@@ -323,7 +339,8 @@ def _raced(rung: Rung) -> Race:
     if note := outdated(rung):
         return Race(rung, Report(rung.name, verdict=Verdict("signature", note)))
     if rung.splits is ...:
-        return Race(rung, Report(rung.name, verdict=STILL_OPEN))
+        open_parts = replace(STILL_OPEN, diagnosis="answer how many parts, in the cell above")
+        return Race(rung, Report(rung.name, verdict=open_parts))
     report = examine(rung.kernel, small_puzzle(rung))
     if not report.ok:  # the puzzle has no name that a reader could give to `watch`
         cases = tuple(replace(case, watch="") for case in report.cases)
@@ -391,7 +408,13 @@ def _origin(rung: Rung, found: Evidence, record: Record) -> list[str]:
 def _no_times(rung: Rung) -> tuple[str, ...]:
     near = nearest(rung)
     times = ", ".join(f"{row['us']:.1f} µs at K = {sizes(row)[0]}" for row in near.rows)
-    how = unlike(rung, near) or "another kernel"
+    how = unlike(rung, near)
+    if not how:
+        return (
+            "no time: there is no GPU here, and this machine code isn't among the recorded launches",
+            f"(the same launch of other code, {near.name!r}, took {times}:",
+            "that says nothing about your change)",
+        )
     return (
         "no time: there is no GPU here, and this machine code isn't among the recorded launches",
         f"the nearest recorded launch is {near.name!r},",
@@ -410,12 +433,12 @@ class Standing:
     """A version among the ladder's at the large K, ranked by the best figure that is known of it.
 
     That's the time under load, or else the time in a burst. A version without a time comes before the first
-    one whose forecast is higher.
+    one whose forecast is higher, if it's launched like the last rung. A forecast can't compare launches.
 
     rows: name, bound, forecast, recorded time and time under load in microseconds, None if unknown; the best
     is first. why_not: why the version doesn't take part; "" if it does. more: what `race` says about that,
     line by line. measured: whether its time comes from this machine's GPU. same: the ladder's version with
-    the same machine code; "" if there is none.
+    the same machine code; "" if there is none. unranked: why the version has no rank, "" if it has one.
     """
 
     name: str
@@ -424,6 +447,7 @@ class Standing:
     more: tuple[str, ...] = ()
     measured: bool = False
     same: str = ""
+    unranked: str = ""
 
     @property
     def column(self) -> int:
@@ -435,7 +459,7 @@ class Standing:
         """Return the version's rank, 1 for the best (ties share a rank); None if it doesn't take part."""
         values = {row[0]: row[self.column] for row in self.rows}
         mine = values.get(self.name)
-        if mine is None or self.same:
+        if mine is None or self.same or self.unranked:
             return None
         if self.column == _FORECAST:
             return 1 + list(values).index(self.name)
@@ -448,6 +472,8 @@ class Standing:
         head = f"{self.name}: correct, sound, no spills; "
         if self.same:
             lines = [f"{head}it is {self.same!r}, unchanged: edit the kernel or its launch"]
+        elif self.unranked:
+            lines = [f"{head}no rank", self.unranked]
         else:
             which = "measured" if self.measured else "recorded"
             by = {
@@ -458,7 +484,7 @@ class Standing:
         wide = max(len(name) for name, *_ in self.rows)
         head = f"{'bound':>7}  {'forecast':>8}  {'recorded':>8}  {'under load':>10}"
         lines.append(f"{f'K = {ROWS[0]}, µs':<{wide}}  {head}")
-        for name, least, forecast, *both in self.rows[:BEST] if self.same else self.rows:
+        for name, least, forecast, *both in self.rows[:BEST] if self.same or self.unranked else self.rows:
             times = [f"{us:{size}.1f}" if us is not None else f"{'none':>{size}}"
                      for us, size in zip(both, (8, 10), strict=True)]  # fmt: skip
             here = "  measured now" if name == self.name and self.measured else ""
@@ -492,6 +518,9 @@ def standing(found: Race) -> Standing:
         entries = [entry for entry in entries if entry[0] != name]
         entries.append(_entry(name, found.bound(), found.times, found.loaded))
     column = _column(next(entry for entry in entries if entry[0] == (same or name)))
+    if column == _FORECAST and unlike(found.rung, ladder_records()[-1]):
+        others = sorted(entries[:-1], key=lambda entry: entry[_LOAD])
+        return Standing(name, (*others[: BEST - 1], entries[-1]), unranked=_unranked(found.rung))
     if column == _FORECAST:  # recorded versions in the order of their times, and this one by its forecast
         *others, own = entries
         others.sort(key=lambda entry: entry[_BURST])
@@ -500,6 +529,16 @@ def standing(found: Race) -> Standing:
     else:
         entries.sort(key=lambda entry: entry[column])
     return Standing(name, tuple(entries), measured=measured, same=same)
+
+
+def _unranked(rung: Rung) -> str:
+    """Return why a version without a time has no rank, if it's launched in another way than the last rung."""
+    near = nearest(rung)
+    us = next(row["us"] for row in near.rows if sizes(row)[0] == ROWS[0])
+    return (
+        "its time isn't known, and a forecast can't compare launches, because it leaves out waits;\n"
+        f"the nearest recorded launch, {near.name!r}, took {us:.1f} µs"
+    )
 
 
 def _column(entry: Sequence) -> int:

@@ -160,6 +160,13 @@ def _converted(words, params, numbers, dy, SPLITS, BLOCK_K):
     return (parts_of(dy, x, SPLITS, BLOCK_K) * 2.0**32).float()
 
 
+def _rounded_twice(words, params, numbers, dy, SPLITS, BLOCK_K):
+    """Return rung 4's parts if its product is rounded to bfloat16 before the sum is."""
+    scale, minimum = scales_of(params, words.shape[2])
+    product = (scale * codes_of(words).reshape(scale.shape)).bfloat16().to(dy.dtype)
+    return parts_of(dy, minimum + product, SPLITS, BLOCK_K)
+
+
 def _pieces_reversed(words, params, numbers, dy, SPLITS, BLOCK_K, BLOCK_M):
     scale, minimum = scales_of(params, words.shape[2])
     parts = parts_of(dy, minimum + scale * codes_of(words).reshape(scale.shape), SPLITS, BLOCK_K)
@@ -171,6 +178,13 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "x̂ has no minimum: it is the scale times the code": _of_scales(lambda s, m: (s, 0 * m)),
     "x̂ is only the minimum: code times scale is about 0. Which power of two is missing?": _of_scales(
         lambda s, m: (0 * s, m)
+    ),
+    "x̂ is rounded twice, after the product and after the sum: tl.fma rounds once": _rounded_twice,
+    "the minimum is 2^32 too large: x̂ is computed times 2^-32, so both of its terms are": _of_scales(
+        lambda s, m: (s, 2.0**32 * m)
+    ),
+    "the scale is 2^(j % 4) too large: fields are 2 bits apart, so the power falls by 2 per field": (
+        _of_codes(lambda words: codes_of(words) * 2.0 ** (torch.arange(8) % 4)[:, None, None])
     ),
     "scale and minimum are swapped": _of_scales(lambda s, m: (m, s)),
     "the word is shifted by j bits, but field j begins at bit 2 j": _of_codes(
@@ -224,8 +238,12 @@ SLIPS: Mapping[str, Callable[..., Tensor]] = {
     "all columns get the first group's scales and minima: their corners begin at group": _rows_of_params(
         lambda block, half: 4 * block + half, lambda block, half: 4 * block + half + 2, groups=0
     ),
-    "the corner of the words moves on with every half block: both halves read the same 16 rows": _of_codes(
+    "half of x̂ is only its minimum: codes or scales are read past the end. Both halves of a block read the "
+    "same words, and scales begin at column 0": _of_codes(
         _words_of(lambda block, half: 16 * (2 * block + half))
+    ),
+    "scale and minimum move on by 1 row per half block: block step // 2 begins at row 4 * (step // 2)": (
+        _rows_of_params(lambda block, half: 2 * block + half, lambda block, half: 2 * block + half + 2)
     ),
     "the corner of the words moves on by 1 row per block, but a block has 16 rows of words": _of_codes(
         _words_of(lambda block, half: block)

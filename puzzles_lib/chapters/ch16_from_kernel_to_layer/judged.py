@@ -64,6 +64,7 @@ def kept_in_a_plan(op: Callable) -> str:
         op(x)
         return x
 
+    torch.compiler.reset()  # after eight compilations of one function, torch would run it uncompiled
     made = [
         each(torch.tensor([[-1.0, 2.0]]))[0].tolist()
         for each in (evaluated, torch.compile(evaluated, backend="aot_eager"))
@@ -389,6 +390,7 @@ def seeds(seed_layers: Callable, model: torch.nn.Sequential, steps: int) -> str:
 
 def same_gradients(plain: Callable, compiled: Callable, images: Tensor, labels: Tensor) -> str:
     """Return whether a compiled model has the loss and the gradients of the plain one."""
+    torch.compiler.reset()  # as in `kept_in_a_plan`
     try:
         (loss, *own), (other, *others) = (
             _loss_and_gradients(each, images, labels) for each in (plain, compiled)
@@ -534,10 +536,11 @@ def relu(
     """
     x = torch.randn(5, 16, dtype=torch.float64, generator=_generator()).requires_grad_()
     try:
-        saved = function.apply(x).grad_fn.saved_tensors
+        own = function.apply(x).grad_fn
+        saved = own.saved_tensors
     except Exception as error:
         return _told(error)
-    form = _form_of_bits(saved, x)
+    form = _form_of_bits(saved, x, own)
     if (told := checked(function.apply, [x])) != "True":
         raised = re.match(r"\w+(Error|Exception): ", told)
         return form if form and raised else f"gradcheck: {told}{_order_of_bits(saved, x)}"
@@ -564,9 +567,15 @@ def relu(
     return told + (f". {form[0].upper()}{form[1:]}" if saved else "")
 
 
-def _form_of_bits(saved: Sequence[Tensor], x: Tensor) -> str:
-    """Return what is wrong with the form of what a ReLU saves: it must be uint8, with a byte for 8 of x."""
+def _form_of_bits(saved: Sequence[Tensor], x: Tensor, own: Any) -> str:
+    """Return what is wrong with the form of what a ReLU saves: it must be uint8, with a byte for 8 of x.
+
+    own: what its forward calls ctx.
+    """
     if not saved:
+        held = [name for name, each in vars(own).items() if isinstance(each, Tensor)]
+        if held:
+            return f"forward keeps ctx.{held[0]}, but backward unpacks what ctx.save_for_backward has saved"
         return "not solved yet: forward saves nothing for backward"
     if len(saved) > 1:
         return f"{len(saved)} tensors are saved, but backward unpacks one"
@@ -606,7 +615,7 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
         try:
             given = x.clone()
             results = pack(x, 3)
-            told = examined(pack, x, 3)
+            told = _SPAN.sub(_OF_A_COPY, examined(pack, x, 3))  # the call with x itself passed
             if "setStorage" in told:
                 told = f"FAILS. {_BEYOND}"
             elif x.numel() and _copies(pack, x):
@@ -641,6 +650,9 @@ def contract(pack: Callable, spec: Callable, inputs: Iterable[Tensor]) -> Iterat
 
 
 _BEYOND = "size is too large for these strides: it goes beyond the end of x's memory"
+_OF_A_COPY = (
+    "size must follow from x's shape and strides: the test's copy of x has the same ones, but more memory"
+)
 _COPIED = "x is copied before your kernel reads it. Your kernel reads any strides, so give it x's own memory"
 
 

@@ -251,7 +251,7 @@ MISTAKES = (
         "Counts one draw per word instead of one per element.",
         {"OFFSET + row * N + n": "OFFSET + row * W + n"},
         kind="values",
-        says="counts W words per row",
+        says="counts words or groups per row",
     ),
     Mistake(
         STOCHASTIC_PACK,

@@ -355,7 +355,7 @@ ROUNDING_SLIPS = {
     "row and column are swapped: the place is OFFSET + m * N + n": _drawn(
         lambda m, n, at: at.OFFSET + n * at.N + m
     ),
-    "the place counts W words per row: a row of x has N elements": _drawn(
+    "the place counts words or groups per row: a row of x has N elements": _drawn(
         lambda m, n, at: at.OFFSET + m * triton.cdiv(at.N * at.BITS, 32) + n
     ),
     "seed and place are swapped: tl.rand(SEED, place)": _rounded_by(

@@ -51,7 +51,7 @@ def rope(
 
     The pairs are a = x[t, h, i] and b = x[t, h, i + D/2]. c is cos[position[t], i],
     and s is sin[position[t], i]. D is a power of two, at least 2. Positions are from
-    0 to P - 1, in any order. Compute in float32, and round once.
+    0 to P - 1, in any order. Load x once, compute in float32, and round once.
     """
     a, b = x.chunk(2, dim=2)
     c, s = cos[position.long(), None], sin[position.long(), None]  # [T, 1, D/2]
