@@ -44,6 +44,7 @@ from puzzles_lib.auditor.reference import (
     Wrong,
     cloned,
     compare,
+    finite,
     flat,
     hides,
     keeping,
@@ -480,6 +481,8 @@ class _Call:
         kinds = exchanged.KINDS if self.like is not None else exchanged.WITHOUT_VALUES
         if first is None or first.on or first.verdict.kind not in kinds:
             return
+        if first.launch is None and first.kernel:
+            return  # a second launch of autotune's differs, which no exchange is judged by
         if self.like is None and (ran.in_place or not is_general(first.verdict.diagnosis)):
             return  # it's unclear whether all is stored, or there is a better reason
         kernels = dict.fromkeys([first.kernel.partition(" (")[0]] if first.kernel else _names(report))
@@ -913,7 +916,7 @@ def _largest(tensors: Sequence[torch.Tensor]) -> float:
 def _finite(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether there are floats, and none is infinite or NaN."""
     floats = [tensor for tensor in tensors if tensor.is_floating_point()]
-    return bool(floats) and all(bool(tensor.isfinite().all()) for tensor in floats)
+    return bool(floats) and all(bool(finite(tensor).all()) for tensor in floats)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

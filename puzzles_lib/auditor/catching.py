@@ -319,7 +319,9 @@ class _Catcher:
         told = {each: names.get(int(each), "a tensor") for each in tensors}
         was, left = before.copies.kept(), after.copies.kept()
         with plain():
-            changed = [n for n in tensors if told[n] not in kept and not alike(was[n], left[n])]
+            restored = {tensors[n].untyped_storage().data_ptr() for n in tensors if told[n] in kept}
+            changed = [n for n in tensors if not alike(was[n], left[n])]
+            changed = [n for n in changed if tensors[n].untyped_storage().data_ptr() not in restored]
         if not changed:
             return
         launches, self.on_launch = self.on_launch, self.on_tuning.again

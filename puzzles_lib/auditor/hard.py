@@ -249,7 +249,7 @@ def _other_sizes(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[
             replaced |= {n: replaced[rows] * row for n, (rows, row) in flat.items() if rows in replaced}
             if other == size or any(new <= i < old for old, new in replaced.items() for i in largest):
                 continue
-            fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            fresh = _all_resized(leaves, replaced)
             name = listed([f"{where[old]} = {new}" for old, new in replaced.items()])
             given, named = pytree.tree_unflatten(fresh, spec)
             yield Variant("size", name, given, named, size, other > 1)
@@ -282,7 +282,7 @@ def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterato
             if other in (number, 1) or not flat or largest & flat.keys():
                 continue
             replaced = {size: other * rows for size, rows in flat.items()}
-            fresh = [_resized(leaf, replaced) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            fresh = _all_resized(leaves, replaced)
             fresh[place] = other
             resized = [f"{where[old]} = {new}" for old, new in replaced.items()]
             name = listed([f"{told[place]}={other}", *resized])
@@ -294,13 +294,20 @@ def _are_offsets(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 1 and len(tensor) > 1 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
 
 
-def _resized(tensor: torch.Tensor, replaced: Mapping[int, int]) -> torch.Tensor:
-    """Return a tensor with another size along each axis of a size that is replaced.
+def _all_resized(leaves: Sequence[Any], replaced: Mapping[int, int]) -> list[Any]:
+    """Return arguments with another size along each axis of a size that is replaced.
 
-    It has values like those it had; floats that come again are a little smaller, so that there are no ties.
+    Tensors have values like those they had. Floats that come again are a little smaller, by other factors in
+    each tensor, so that there are no ties.
     """
-    found = tensor.detach()
     generator = torch.Generator().manual_seed(0)
+    return [
+        _resized(each, replaced, generator) if isinstance(each, torch.Tensor) else each for each in leaves
+    ]
+
+
+def _resized(tensor: torch.Tensor, replaced: Mapping[int, int], generator: torch.Generator) -> torch.Tensor:
+    found = tensor.detach()
     for axis, size in enumerate(tensor.shape):
         if (other := replaced.get(size, size)) != size:
             found = found.index_select(axis, torch.arange(other) % size)

@@ -155,8 +155,9 @@ class Wanted:
         """
         own = self.own or self.exact
         wide = [but_all or t.dtype in (torch.int32, torch.int64) for t in own]
-        other = [~t if t.dtype == torch.bool else t + 1 for t in self.exact]
-        shaken = [o if w else t for t, o, w in zip(self.exact, other, wide, strict=True)]
+        exact = [t.double() if t.is_floating_point() else t for t in self.exact]
+        other = [~t if t.dtype == torch.bool else t + 1 for t in exact]
+        shaken = [o if w else t for t, o, w in zip(exact, other, wide, strict=True)]
         return replace(self, shaken=[*self.shaken, shaken])
 
     def depends(self) -> list[torch.Tensor] | None:
@@ -428,7 +429,7 @@ def lost_nan(
     for ignored in (False, True):
         for place, (found, missing) in enumerate(zip(got, lost, strict=True)):
             near = [_is_near(found, other[place]) for other in others]
-            alike = found.isfinite() | (torch.stack(near).any(0) if near else ~missing)
+            alike = finite(found) | (torch.stack(near).any(0) if near else ~missing)
             missing = missing & (alike if ignored else ~alike)
             if missing.any():
                 name = "the result" if len(got) == 1 else f"result {place}"
@@ -453,10 +454,19 @@ def _is_near(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _unsure(own: torch.Tensor, expected: Expected) -> torch.Tensor:
-    """Where the reference, computed in the arguments' own dtypes, is no reference."""
+    """Where the reference, computed in the arguments' own dtypes, is no reference.
+
+    It isn't where the exact value is beyond the largest number of the result's dtype, either.
+    """
     if not own.is_floating_point():
         return torch.zeros(own.shape, dtype=torch.bool)
-    return ~own.isfinite() | ~expected.accepts(own.to(expected.argument.dtype))
+    beyond = expected.value.double().abs() > of_torch(expected.argument.dtype).largest
+    return beyond | ~finite(own) | ~expected.accepts(own.to(expected.argument.dtype))
+
+
+def finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Return where a tensor is finite, also one of float8, for which torch doesn't tell."""
+    return (tensor.double() if tensor.element_size() == 1 else tensor).isfinite()
 
 
 def _message(name: str, found: torch.Tensor, expected: Expected, right: torch.Tensor) -> str:
