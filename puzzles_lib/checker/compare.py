@@ -516,6 +516,8 @@ def _precision(w: _Wrong) -> str:
         return told + " Or does a float32 sum pass 2^24, where float32 skips integers?"
     if w.dots and not short:  # TF32 keeps the bits of short inputs
         tf32 = 'has each tl.dot input_precision="ieee"? Without it, it uses TF32.'
+        if w.puzzle.broken_by:  # in the clinic, the cure is the reader's to find
+            tf32 = "is it a tl.dot of float32 blocks, which uses TF32?"
         return f"{AS_SMALL_AS_ROUNDING}: {tf32} Or is something float16 or bfloat16?"
     return told
 

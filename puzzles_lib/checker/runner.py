@@ -128,7 +128,7 @@ def _tensors_and_numbers(
 def _set_by_wrappers(wrapped: Wrapped | None, puzzle: Puzzle, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return stand-ins for the numbers that a decorator of the kernel sets. Raise if they are given."""
     numbers = puzzle.cases[0].numbers
-    sets = sorted((wrapped.gives if wrapped else set()) & set(numbers))
+    sets = sorted((wrapped.gives if wrapped else set()) & set(numbers) - puzzle.sizes)
     if wrapped and (twice := [name for name in sets if name in given]):
         text = f"run: {twice[0]}={given[twice[0]]} would not be used, because the kernel's decorator sets it"
         raise TypeError(f"{text}. Leave it out, or run {wrapped.kernel.__name__}.fn, without the decorator")

@@ -1191,9 +1191,10 @@ def _one_address(t: Trouble, found: re.Match) -> str:
     name = "offs" if "offs" in offsets else offsets[0] if len(offsets) == 1 else ""
     if not offsets:
         return f"{what}: add a block of offsets, such as tl.arange(0, BLOCK)"
-    if not name:
-        return f"{what}: one number needs no mask. A block needs a block of offsets in the address"
     added = {n.id for n in names if n is not pointer and isinstance(t.seen.value(n), tl.tensor)}
+    loops = [n for n in nodes_of(t.seen.source) if isinstance(n, ast.For)] if t.seen.source else []
+    if not name or added & {name for loop in loops for name in _names(loop.target)}:
+        return f"{what}: one number needs no mask. A block needs a block of offsets in the address"
     start = t.text(pointer) if added & _made_from(name, t.seen.source) else text
     return f"{what}: use {start} + {name}"
 
