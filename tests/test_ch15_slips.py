@@ -53,7 +53,7 @@ TRIES = [
     (versions.along_k, ("scale[None, :]", "scale[:, None]"), "do not fit", "Which axis is K"),
     (versions.along_k, ("minimum[None, :] + scale[None, :]", "scale[None, :] + minimum[None, :]"),
      "scale and minimum are swapped", "Which axis is K"),
-    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "multiplies", "Which factor"),
+    (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(dy, x, acc)"), "tl.dot needs the last axis", "Which factor"),
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(tl.trans(dy), tl.trans(x), acc)"),
      "the product is [128, 64], but acc is [64, 128]", "Which factor"),
     (versions.along_k, ("tl.dot(x, dy, acc)", "tl.dot(x, dy)"), "only the last dot", "Which factor"),

@@ -187,9 +187,8 @@ def test_nearest_codes_of_one_bit_make_gradients_too_long_at_first():
 
 
 def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
-    """In the inputs of all three layers, by as much as the text says, at the steps of its picture."""
-    told = PROSE["train-gains-why"]
-    low, high = map(int, re.search(r"by (\d+) to (\d+)%", told).groups())
+    """In the inputs of all three layers, at the steps of the picture."""
+    assert "in the same direction, but by more" in PROSE["train-gains-why"]
     found, at_random = [], []
     for steps in range(0, 31, 5):
         model = digits.mlp()
@@ -209,7 +208,7 @@ def test_nearest_codes_exaggerate_how_x_varies_from_row_to_row():
             for codes, each in ((near, found), (drawn, at_random)):
                 each.append(float(((codes - codes.mean(0)) * around).sum() / around.square().sum()))
     assert all(abs(each - 1) < 0.05 for each in at_random)  # "on average it *is* x"
-    assert [round(100 * (each - 1)) for each in (min(found), max(found))] == [low, high]
+    assert min(found) > 1.05
 
 
 def test_the_relu_of_bits_treats_nan_and_infinity_as_torch_does():

@@ -237,7 +237,7 @@ ALWAYS = "    if True:\n        tl.store"
         (LINEAR_BACKWARD, {TOTAL: SHORT_TOTAL, DB: f"{DB}.to(tl.bfloat16)"}, SHORT_SUM),
         (LINEAR_BACKWARD, {DB: "total += 1.0"}, "db counts the iterations of the loop"),
         (LINEAR_BACKWARD, {DB: "total += tl.minimum(M - start, BLOCK_M)"}, "db counts the rows of dy"),
-        (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6   a race: several programs store the same value"),
+        (LINEAR_BACKWARD, {" & (pid_n == 0)": ""}, "2 and 6: a race: several programs store the same value"),
     ],
 )
 def test_a_slip_gets_words_of_its_own(puzzle, changes, words):
