@@ -100,3 +100,27 @@ def test_larger_tensors_have_no_ties_in_their_ratios():
     guard = Guard(sizes=False, contiguous=True)
     report = audit(largest, *given, like=lambda x, y: (x / y).argmax(1), hard=True, guard=guard)
     assert not report.findings, str(report)
+
+
+@triton.jit
+def ragged_kernel(X, Offsets, Z, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    b, m, c = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
+    start = tl.load(Offsets + b)
+    if m < tl.load(Offsets + b + 1) - start:
+        row = (start + m).to(tl.int64) if WIDE else start + m
+        tl.store(Z + row * stride + c, tl.load(X + row * stride + c) * 2)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_offsets_of_ragged_rows_reach_the_last_rows(wide):
+    def ragged(x, offsets):
+        z = torch.empty_like(x)
+        ragged_kernel[(len(offsets) - 1, 20)](x, offsets, z, x.stride(0), WIDE=wide, BLOCK=x.shape[1])
+        return z
+
+    offsets = torch.tensor([0, 20, 35, 50], dtype=torch.int32)
+    report = audit(ragged, torch.randn(50, 64), offsets, like=lambda x, _: 2 * x)
+    assert report.ok is wide, str(report)
+    if not wide:
+        assert "does not fit int32" in report.findings[0].verdict.message
+        assert report.findings[0].on.endswith("and numbers of the last rows in offsets")

@@ -78,3 +78,8 @@ def listed(parts: Sequence[str]) -> str:
     """Return a list in words, such as ``"n=9, x.shape[0] = 36 and y.shape[0] = 4"``."""
     *rest, last = parts
     return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def are_offsets(tensor: torch.Tensor) -> bool:
+    """Return whether integers say where each of ragged rows begins, and where the last one ends."""
+    return tensor.dim() == 1 and len(tensor) > 1 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from puzzles_lib.auditor.blocks import axes, counts, listed, together
+from puzzles_lib.auditor.blocks import are_offsets, axes, counts, listed, together
 from puzzles_lib.auditor.guard import Guard
 from puzzles_lib.auditor.reference import kept
 
@@ -235,7 +235,7 @@ def _other_sizes(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterator[
     fixed = {n for t in integers for n in t.shape}
     largest = [int(t.max()) for t in integers if t.numel()]  # they may be indices
     fixed |= {*largest, *(int(t.sum()) for t in integers)}
-    fixed |= {len(t) - 1 for t in integers if _are_offsets(t)}
+    fixed |= {len(t) - 1 for t in integers if are_offsets(t)}
     known = counts(leaves)
     flat = {
         n: rows for n, rows in _flattened(tensors, said).items() if n not in fixed and rows[0] not in known
@@ -287,11 +287,6 @@ def _other_numbers(leaves: list[Any], spec: Any, told: Sequence[str]) -> Iterato
             resized = [f"{where[old]} = {new}" for old, new in replaced.items()]
             name = listed([f"{told[place]}={other}", *resized])
             yield Variant("size", name, *pytree.tree_unflatten(fresh, spec))
-
-
-def _are_offsets(tensor: torch.Tensor) -> bool:
-    """Whether integers say where each of ragged rows begins, and where the last one ends."""
-    return tensor.dim() == 1 and len(tensor) > 1 and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
 
 
 def _all_resized(leaves: Sequence[Any], replaced: Mapping[int, int]) -> list[Any]:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from puzzles_lib import compiler
-from puzzles_lib.auditor.blocks import Counts, axes, counts, few, listed, together
+from puzzles_lib.auditor.blocks import Counts, are_offsets, axes, counts, few, listed, together
 from puzzles_lib.auditor.catching import OnLaunch, Ran, caught, plain
 from puzzles_lib.auditor.cuda import TooManyParts, pretended
 from puzzles_lib.auditor.edges import at_edges, rows_by_number
@@ -415,7 +415,8 @@ class Call:
             if not _has_integers(tensor) or tensor.dtype == torch.bool:
                 continue
             least, largest = int(tensor.min()), int(tensor.max())
-            if -1 <= least and 0 <= largest < way.size and way.large <= torch.iinfo(tensor.dtype).max:
+            are_rows = -1 <= least and 0 <= largest < way.size or largest == way.size and are_offsets(tensor)
+            if are_rows and way.large <= torch.iinfo(tensor.dtype).max:
                 found.append(way.reaching(place, name))
         return found
 
