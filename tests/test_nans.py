@@ -46,9 +46,9 @@ def test_a_start_at_minus_infinity_subtracts_infinities():
     assert "NaN: -inf - (-inf)\n" in told and "exp" in told.splitlines()[-1]
 
 
-def test_the_maximum_of_the_block_before_lets_exp_overflow():
-    told = first_lines(ONLINE_SOFTMAX, "x - new_max[:, None]", "x - row_max[:, None]")
-    assert "an exp that overflowed" in told or "an exp overflowed" in told, told
+def test_a_cause_is_told_instead_of_the_exp_that_overflows_for_it():
+    told = first_lines(ONLINE_SOFTMAX, "row_max = new_max", "row_max = row_max")
+    assert "is inf, but should be" in told and "row_max stays what it was" in told
 
 
 def test_a_scale_of_255_is_told():
