@@ -215,7 +215,7 @@ def test_a_wrong_launch_is_not_blamed_on_the_mask(swapped):
 
 
 def test_a_mask_is_no_exchange_of_a_number_without_a_name():
-    """Blocks in place of pages, and the kernel's own fault: no exchange cures both."""
+    """The launch passes a block's size for a page's, and the kernel is wrong, too. No exchange cures both."""
 
     def launched(pages, table, T):
         out = pages.new_empty(T, D)
